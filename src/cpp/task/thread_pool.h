@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ThreadPool: the bounded set of workers that runs jobs, loads before dumps before background work,
+// but at least one in eight jobs from each waiting lane, so that nothing starves. The queue is
+// intrusive: a job carries its own links and lives in its task, so queueing never allocates and is
+// bounded by the tasks. Threads start when jobs wait and no worker is idle; they block all signals
+// and may run on every CPU of the process, whatever the thread that opened the store was pinned to.
+// Idle workers sleep. Thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+
+namespace ucmstore {
+
+enum class Lane : std::uint8_t { kLoad = 0, kDump = 1, kBackground = 2 };
+inline constexpr std::size_t kLanes = 3;
+
+class ThreadPool;
+
+// One piece of work. Must stay alive until it has begun to run or Remove has returned true.
+class Job {
+ public:
+  Job() = default;
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  virtual ~Job() = default;
+  virtual void Run() noexcept = 0;  // may destroy the job
+
+ private:
+  friend class ThreadPool;
+  Job* previous_ = nullptr;
+  Job* next_ = nullptr;
+  std::int32_t priority_ = 0;
+  Lane lane_ = Lane::kLoad;
+  bool queued_ = false;
+};
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(std::uint32_t max_threads);
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+  ~ThreadPool();  // requires: Stop returned true, or no job was ever pushed
+
+  // Queues the jobs, in order, behind those of the same lane and of the same or higher priority.
+  // False: the pool is stopped, or not even one thread could be started; nothing was queued.
+  [[nodiscard]] bool Push(std::span<Job* const> jobs, Lane lane, std::int32_t priority = 0);
+
+  // Takes a job out of the queue. True: it was still queued and will never run. False: it has
+  // begun, has ended, or was never queued.
+  [[nodiscard]] bool Remove(Job& job);
+
+  // Runs what is queued no more and joins the threads. False: one still ran after the timeout.
+  [[nodiscard]] bool Stop(milliseconds timeout);
+
+  [[nodiscard]] std::uint32_t max_threads() const noexcept { return max_threads_; }
+  [[nodiscard]] std::size_t QueuedJobs() const;
+  [[nodiscard]] std::uint32_t Threads() const;
+
+ private:
+  struct Fifo {
+    Job* head = nullptr;
+    Job* tail = nullptr;
+  };
+  // Highest priority first. Almost always one entry.
+  using Queue = std::map<std::int32_t, Fifo, std::greater<>>;
+
+  void Work();
+  Job* Pop() UCMSTORE_REQUIRES(mutex_);
+  void Unlink(Job& job) UCMSTORE_REQUIRES(mutex_);
+
+  const std::uint32_t max_threads_;
+  mutable Mutex mutex_;
+  CondVar work_;
+  CondVar ended_;
+  std::array<Queue, kLanes> lanes_ UCMSTORE_GUARDED_BY(mutex_);
+  std::array<std::uint32_t, kLanes> passed_over_ UCMSTORE_GUARDED_BY(mutex_){};
+  std::size_t queued_ UCMSTORE_GUARDED_BY(mutex_) = 0;
+  std::uint32_t idle_ UCMSTORE_GUARDED_BY(mutex_) = 0;
+  std::uint32_t live_ UCMSTORE_GUARDED_BY(mutex_) = 0;
+  bool stopping_ UCMSTORE_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_ UCMSTORE_GUARDED_BY(mutex_);
+};
+
+}  // namespace ucmstore
