@@ -54,6 +54,8 @@ struct OptionValueV1 {
 
 // ---- setup -----------------------------------------------------------------------------------
 
+struct PluginV1;
+
 struct SetupV1 {
   std::uint32_t struct_size = sizeof(SetupV1);
   std::uint32_t flags = 0;   // none defined yet
@@ -67,7 +69,10 @@ struct SetupV1 {
   const char* content = "raw";          // how the stages above transformed the bytes of a shard
   const OptionValueV1* options = nullptr;
   void* runtime = nullptr;  // opaque; a stage that does not know it ignores it (SDK: task/runtime.h)
-  std::uint64_t reserved[4] = {};
+  // The table of the store below, so that a stage can ask it for cancel, flush, remove and so on
+  // (PluginV1::query with `below`). Null for a terminal stage, and where the host has none.
+  const PluginV1* below_plugin = nullptr;
+  std::uint64_t reserved[3] = {};
 };
 
 // ---- optional tables, by name through PluginV1::query ------------------------------------------
