@@ -2,14 +2,17 @@
 //
 // Log: where a stage says what nobody else will report. An error is returned, and logged at most
 // once, by whoever drops it. The sink is the host's (spdlog to stderr, or an embedder's own); the
-// front is rate-limited, so that a broken disk does not write a gigabyte of log. Thread-safe.
+// front is rate-limited, each level by itself, so that a broken disk does not write a gigabyte of
+// log and chatter does not crowd out errors. Thread-safe.
 #pragma once
 
+#include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "base/clock.h"
 
 namespace ucmstore {
 
@@ -24,23 +27,36 @@ class LogSink {
 // One stage's front to the sink. Lines begin with the stage's name.
 class Log {
  public:
-  Log(LogSink* sink, std::string stage);  // a null sink drops every line
+  // A null sink drops every line. The sink and the clock (null: the real one) must outlive the log.
+  Log(LogSink* sink, std::string stage, const Clock* clock = nullptr);
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+  ~Log();  // says what was dropped since the last line
+
   void Debug(std::string_view text) noexcept { Write(LogLevel::kDebug, text); }
   void Info(std::string_view text) noexcept { Write(LogLevel::kInfo, text); }
   void Warning(std::string_view text) noexcept { Write(LogLevel::kWarning, text); }
   void Error(std::string_view text) noexcept { Write(LogLevel::kError, text); }
 
+  // At most so many lines of a level in each window; the rest is counted, and the count is said
+  // with that level's next line that is let through.
+  static constexpr std::uint32_t kLinesPerWindow = 20;
+  static constexpr milliseconds kWindow{10'000};
+
  private:
+  struct Budget {
+    std::atomic<std::uint64_t> window_and_lines{0};  // number of the window << 32 | lines in it
+    std::atomic<std::uint64_t> dropped{0};           // not yet said
+  };
+
   void Write(LogLevel level, std::string_view text) noexcept;
+  [[nodiscard]] bool Take(Budget& budget) noexcept;
 
   LogSink* sink_;
   std::string stage_;
-  // At most kLinesPerWindow lines in each window of 10 s; the rest is counted, and the count is
-  // said with the first line of the next window.
-  static constexpr std::uint32_t kLinesPerWindow = 20;
-  std::atomic<std::int64_t> window_{0};
-  std::atomic<std::uint32_t> lines_{0};
-  std::atomic<std::uint32_t> dropped_{0};
+  Clock real_clock_;
+  const Clock* clock_;
+  std::array<Budget, 4> budgets_;  // by level
 };
 
 }  // namespace ucmstore

@@ -21,8 +21,9 @@ using Result = std::expected<T, Status>;
 }
 
 // A failed Status from an errno: "<text>: <strerror> (errno N)". The code follows from the errno:
-// ENOSPC, EDQUOT -> kNoSpace; ENOENT -> kNotFound; EMFILE, ENFILE, ENOMEM -> kLimit, with the name
-// of the limit; EINVAL, EOPNOTSUPP -> kUnsupported; everything else -> kIoError.
+// ENOSPC, EDQUOT -> kNoSpace; ENOENT -> kNotFound; EMFILE, ENFILE, ENOMEM, EFBIG -> kLimit, and the
+// text goes on with the limit's name, its value and what to do; EINVAL, ENOSYS, EOPNOTSUPP ->
+// kUnsupported; everything else -> kIoError.
 [[nodiscard]] Status ErrnoStatus(int error, std::string_view text);
 [[nodiscard]] Code CodeOfErrno(int error) noexcept;
 
