@@ -14,6 +14,7 @@ find_package(Threads REQUIRED)
 # Compile and link settings of every target of this tree, never seen by those who use it installed.
 add_library(ucmstore_settings INTERFACE)
 target_compile_features(ucmstore_settings INTERFACE cxx_std_23)
+target_compile_definitions(ucmstore_settings INTERFACE UCMSTORE_VERSION="${PROJECT_VERSION}")
 target_compile_options(
   ucmstore_settings
   INTERFACE -Wall

@@ -17,7 +17,7 @@
 
 namespace ucmstore {
 
-class Namespace {
+class UCMSTORE_EXPORT Namespace {
  public:
   // `fields`: name to value, any text without a NUL (names: [a-z][a-z0-9_]*). Every field, known or
   // not, goes into the fingerprint; an absent field differs from an empty one. Order is irrelevant.

@@ -38,7 +38,7 @@ struct StageMetric {
   double value;
 };
 
-class Pipeline {
+class UCMSTORE_EXPORT Pipeline {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Pipeline>> Open(const PipelineConfig& config,
                                                               const Namespace& name_space);

@@ -143,11 +143,5 @@ static_assert(sizeof(SetupV1) == 136 && sizeof(PluginV1) == 80);
 
 }  // namespace ucmstore
 
-#if defined(__GNUC__)
-#define UCMSTORE_EXPORT __attribute__((visibility("default")))
-#else
-#define UCMSTORE_EXPORT
-#endif
-
 // Declared here so that a plugin that misspells or mistypes it does not compile quietly.
 extern "C" UCMSTORE_EXPORT const ucmstore::PluginV1* ucmstore_plugin_v1();

@@ -10,6 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 
+// What a shared object shows: a plugin its entry point, libucmstore.so the pipeline's classes.
+#if defined(__GNUC__)
+#define UCMSTORE_EXPORT __attribute__((visibility("default")))
+#else
+#define UCMSTORE_EXPORT
+#endif
+
 namespace ucmstore {
 
 // A block id: a hash of everything that determines the block's content, chained over its prefix.
