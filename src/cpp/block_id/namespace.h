@@ -24,8 +24,13 @@ class UCMSTORE_EXPORT Namespace {
   [[nodiscard]] static Result<Namespace> FromFields(
       const std::map<std::string, std::string>& fields);
 
-  // One line "name: value" for each field, sorted by name, values escaped (\\ and \n, no other
-  // control characters unescaped): two namespaces have the same text only if they are the same.
+  static constexpr std::size_t kMaxText = 16384;
+
+  [[nodiscard]] const std::map<std::string, std::string>& fields() const noexcept {
+    return fields_;
+  }
+  // One line "name: value\n" for each field, sorted by name; in values \ is written \\, a line feed
+  // \n, any other control character \x and two digits. The same text means the same fields.
   [[nodiscard]] const std::string& text() const noexcept { return text_; }
   [[nodiscard]] const std::array<std::uint8_t, 32>& fingerprint() const noexcept {
     return fingerprint_;  // SHA-256 of text()
@@ -34,17 +39,18 @@ class UCMSTORE_EXPORT Namespace {
   // then '-' and 16 hex digits of the fingerprint. Never leaves a root, whatever the fields hold.
   [[nodiscard]] const std::string& label() const noexcept { return label_; }
 
-  // Turns an engine's own chained hashes, `width` bytes each, into block ids, many at a time. Takes
-  // each `every`-th hash, the last of each group, since it already covers the group; a rest is
-  // dropped. ids must have room for hashes.size() / width / every. `tag` keeps apart what shares a
-  // hash but not its bytes: a rank, a layer group; "" when there is none.
-  // id = first 16 bytes of SHA-256 over tagged, length-prefixed (domain, fingerprint, tag, hash).
+  // Turns an engine's own chained hashes, `width` bytes each (1 ..= 1024), into block ids, many at a
+  // time. Takes each `every`-th hash (at least 1), the last of each group, since it already covers
+  // the group; a rest is dropped. ids must have room for hashes.size() / width / every. `tag` keeps
+  // apart what shares a hash but not its bytes: a rank (Layout::Tag), a layer group; "" if nothing.
+  // The id depends on fingerprint, tag, width, every and hash; its exact bytes: docs/identity.md.
   [[nodiscard]] Status Derive(std::span<const std::uint8_t> hashes, std::uint32_t width,
                               std::uint32_t every, std::string_view tag,
                               std::span<BlockId> ids) const;
 
  private:
   Namespace() = default;
+  std::map<std::string, std::string> fields_;
   std::string text_;
   std::string label_;
   std::array<std::uint8_t, 32> fingerprint_{};
