@@ -120,7 +120,16 @@ function(ucmstore_add_stage)
                                              LIBRARY_OUTPUT_DIRECTORY "${UCMSTORE_STAGES_DIRECTORY}")
   ucmstore_export_only(${plugin} plugin.map)
   set_property(GLOBAL APPEND PROPERTY UCMSTORE_ALL_STAGES ${plugin})
-  if(NOT arg_NO_INSTALL)
+  if(arg_NO_INSTALL)
+    # Also alone in a folder, so that tests of an installed package can add it to the plugin path.
+    add_custom_command(
+      TARGET ${plugin}
+      POST_BUILD
+      COMMAND ${CMAKE_COMMAND} -E make_directory "${PROJECT_BINARY_DIR}/ucmstore_test_stages"
+      COMMAND ${CMAKE_COMMAND} -E copy "$<TARGET_FILE:${plugin}>"
+              "${PROJECT_BINARY_DIR}/ucmstore_test_stages"
+      VERBATIM)
+  else()
     set_property(GLOBAL APPEND PROPERTY UCMSTORE_INSTALLED_STAGES ${plugin})
   endif()
 endfunction()
