@@ -154,8 +154,8 @@ template <std::size_t bytes>
 UCMSTORE_TARGET_FOLD inline __m512i Fold(__m512i sum, __m512i next) noexcept {
   constexpr auto kFirst = static_cast<long long>(std::uint64_t{PowerOfX(8 * bytes + 63)} << 32);
   constexpr auto kSecond = static_cast<long long>(std::uint64_t{PowerOfX(8 * bytes - 1)} << 32);
-  const __m512i powers = _mm512_set_epi64(kSecond, kFirst, kSecond, kFirst, kSecond, kFirst,
-                                          kSecond, kFirst);
+  const __m512i powers =
+      _mm512_set_epi64(kSecond, kFirst, kSecond, kFirst, kSecond, kFirst, kSecond, kFirst);
   constexpr int kXorOfThree = 0x96;
   return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(sum, powers, 0x00),
                                    _mm512_clmulepi64_epi128(sum, powers, 0x11), next, kXorOfThree);

@@ -49,8 +49,7 @@ std::string RemedyText(int error) {
     case EFBIG:
       return "; RLIMIT_FSIZE is " + LimitText(RLIMIT_FSIZE) +
              ": raise it (ulimit -f), or use another file system";
-    default:
-      return {};
+    default: return {};
   }
 }
 
@@ -59,21 +58,16 @@ std::string RemedyText(int error) {
 Code CodeOfErrno(int error) noexcept {
   switch (error) {
     case ENOSPC:
-    case EDQUOT:
-      return Code::kNoSpace;
-    case ENOENT:
-      return Code::kNotFound;
+    case EDQUOT: return Code::kNoSpace;
+    case ENOENT: return Code::kNotFound;
     case EMFILE:
     case ENFILE:
     case ENOMEM:
-    case EFBIG:
-      return Code::kLimit;
+    case EFBIG: return Code::kLimit;
     case EINVAL:
     case ENOSYS:
-    case EOPNOTSUPP:
-      return Code::kUnsupported;
-    default:
-      return Code::kIoError;
+    case EOPNOTSUPP: return Code::kUnsupported;
+    default: return Code::kIoError;
   }
 }
 

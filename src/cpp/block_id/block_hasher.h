@@ -53,15 +53,14 @@ class UCMSTORE_EXPORT BlockHasher {
   [[nodiscard]] std::uint32_t block_tokens() const noexcept { return block_tokens_; }
 
   // Writes one id for each full block of `tokens` to `ids`, which must have room for
-  // tokens.size() / block_tokens(); a rest is left out. To continue a sequence give, in `after`, the
-  // blocks that are hashed already, and in `tokens` only what follows them; the ids are those that
+  // tokens.size() / block_tokens(); a rest is left out. To continue a sequence give the blocks that
+  // are hashed already in `after`, and only what follows them in `tokens`; the ids are those that
   // the whole sequence would have got. `media` lists the items of the whole sequence, in any order;
   // an item touches the ids of the blocks it overlaps and of all later ones.
   [[nodiscard]] Status Hash(std::span<const std::int64_t> tokens, std::span<const MediaItem> media,
                             const ChainEnd& after, std::span<BlockId> ids) const;
-  [[nodiscard]] Status Hash(std::span<const std::uint32_t> tokens,
-                            std::span<const MediaItem> media, const ChainEnd& after,
-                            std::span<BlockId> ids) const;
+  [[nodiscard]] Status Hash(std::span<const std::uint32_t> tokens, std::span<const MediaItem> media,
+                            const ChainEnd& after, std::span<BlockId> ids) const;
 
  private:
   explicit BlockHasher(std::uint32_t block_tokens) : block_tokens_(block_tokens) {}

@@ -39,11 +39,12 @@ class UCMSTORE_EXPORT Namespace {
   // then '-' and 16 hex digits of the fingerprint. Never leaves a root, whatever the fields hold.
   [[nodiscard]] const std::string& label() const noexcept { return label_; }
 
-  // Turns an engine's own chained hashes, `width` bytes each (1 ..= 1024), into block ids, many at a
-  // time. Takes each `every`-th hash (at least 1), the last of each group, since it already covers
-  // the group; a rest is dropped. ids must have room for hashes.size() / width / every. `tag` keeps
-  // apart what shares a hash but not its bytes: a rank (Layout::Tag), a layer group; "" if nothing.
-  // The id depends on fingerprint, tag, width, every and hash; its exact bytes: docs/identity.md.
+  // Turns an engine's own chained hashes, `width` bytes each (1 ..= 1024), into block ids, many at
+  // a time. Takes each `every`-th hash (at least 1), the last of each group, since it already
+  // covers the group; a rest is dropped. ids must have room for hashes.size() / width / every.
+  // `tag` keeps apart what shares a hash but not its bytes: a rank (Layout::Tag), a layer group; ""
+  // if nothing. The id depends on fingerprint, tag, width, every and hash; its exact bytes:
+  // docs/identity.md.
   [[nodiscard]] Status Derive(std::span<const std::uint8_t> hashes, std::uint32_t width,
                               std::uint32_t every, std::string_view tag,
                               std::span<BlockId> ids) const;

@@ -39,7 +39,7 @@ class Sha256 {
   decltype(Sha256Path::compress) compress_;
   std::array<std::uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::uint64_t taken_ = 0;  // bytes
+  std::uint64_t taken_ = 0;                    // bytes
   std::array<std::byte, kBlockSize> pending_;  // the first taken_ % 64 are filled
 };
 
