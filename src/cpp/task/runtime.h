@@ -45,7 +45,8 @@ class Runtime {
   [[nodiscard]] bool Shutdown(std::uint32_t timeout_ms) noexcept;
 
  private:
-  // Read by FromSetup before anything else is trusted, so it stays first, whatever the version.
+  // Read by FromSetup before anything else is trusted, so these two stay first in every version,
+  // and the class has no virtual function.
   std::uint64_t magic_;
   std::uint64_t sdk_version_;
   RuntimeOptions options_;

@@ -28,6 +28,10 @@ class Timer {
   EntryId Schedule(TimePoint when, std::function<void()> function);
   // True: it will not run. False: it has run, or runs right now.
   bool Cancel(EntryId entry);
+  // Returns once the function that runs right now, if any, has returned; at once if called by it.
+  // After cancelling all of one's entries: none of them runs any more.
+  void Barrier();
+  // Drops all entries and joins the thread. False: a function still ran after the timeout.
   [[nodiscard]] bool Stop(milliseconds timeout);
 
  private:
@@ -39,6 +43,7 @@ class Timer {
       UCMSTORE_GUARDED_BY(mutex_);
   std::map<EntryId, TimePoint> times_ UCMSTORE_GUARDED_BY(mutex_);
   EntryId next_ UCMSTORE_GUARDED_BY(mutex_) = 1;
+  EntryId running_ UCMSTORE_GUARDED_BY(mutex_) = 0;
   bool stopping_ UCMSTORE_GUARDED_BY(mutex_) = false;
   bool ended_ UCMSTORE_GUARDED_BY(mutex_) = true;
   std::thread thread_ UCMSTORE_GUARDED_BY(mutex_);

@@ -130,7 +130,7 @@ struct PluginV1 {
   StoreV1* (*create)();
   // Ends the stage and frees it: cancels what has not begun and waits, at most timeout_ms, for what
   // moves. What still moves then is left to itself with all that it needs, and is never freed.
-  // The stages below are alive until it has returned.
+  // The stages below are alive until it has returned. No other call may be in progress or follow.
   void (*destroy)(StoreV1* store, std::uint32_t timeout_ms);
   // Optional; an unknown name gives null. The table lives as long as the process.
   const void* (*query)(StoreV1* store, const char* name);

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a task becomes jobs, how jobs run, and how a stage closes.
+#include "task/stage_core.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+
+#include "base/hex.h"
+#include "task/stage_task.h"
+
+namespace ucmstore {
+namespace {
+
+constexpr std::uint32_t kMaxFollowers = 256;
+
+Status StoppedStatus(Code code) {
+  switch (code) {
+    case Code::kTimeout:
+      return Status::Error(code, "the task's deadline passed before this shard had begun");
+    case Code::kCancelled:
+      return Status::Error(code, "cancelled before this shard had begun");
+    default:
+      return Status::Error(code, CodeName(code));
+  }
+}
+
+Status ClosedStatus() { return Status::Error(Code::kClosed, "the store is closed"); }
+
+}  // namespace
+
+// Aborts incomplete blocks that grew too old, in the background.
+class StageCore::ExpireJob final : public Job {
+ public:
+  explicit ExpireJob(StageCore& core) noexcept : core_(core) {}
+  void Run() noexcept override {
+    if (core_.assembler_.Expire()) core_.ScheduleExpiry();
+    core_.Leave();
+  }
+
+ private:
+  StageCore& core_;
+};
+
+void StageCore::BlockJob::Run() noexcept {
+  StageCore& core = task_.core();
+  core.Enter();  // the task has not ended yet, so the core is not closed
+  core.Run(*this);
+  core.Leave();
+}
+
+void StageCore::StageTask::OnFinish() noexcept {
+  if (deadline != 0) core_.runtime().timer().Cancel(deadline);
+  Figures& figures = kind() == TaskKind::kLoad ? core_.loads_ : core_.dumps_;
+  figures.latency.Record(core_.runtime().clock().Now() - begun);
+  core_.Leave();
+  self.reset();  // Finish holds another reference
+}
+
+StageCore::StageCore(TerminalStage& stage, Runtime* runtime, const StageSetup& setup)
+    : stage_(stage),
+      own_runtime_(runtime == nullptr ? std::make_unique<Runtime>(RuntimeOptions{}) : nullptr),
+      runtime_(runtime == nullptr ? own_runtime_.get() : runtime),
+      log_(runtime_->log_sink(), stage.name_),
+      shard_size_(setup.shard_size),
+      shards_per_block_(setup.shards_per_block),
+      table_(runtime_->options().max_tasks),
+      assembler_(
+          {.shards_per_block = setup.shards_per_block,
+           // More than workers, so that one at rest can always be found to make room.
+           .max_blocks = std::max(runtime_->options().max_incomplete_blocks,
+                                  runtime_->pool().max_threads() + 1),
+           .max_followers = kMaxFollowers,
+           .max_age = runtime_->options().incomplete_age},
+          {.visible = [this](const BlockId& id) -> Result<bool> {
+             std::uint8_t found = kAbsent;
+             const Status status = stage_.Find({&id, 1}, kNoTouch, &found);
+             if (!status.ok()) return std::unexpected(status);
+             return found != kAbsent;
+           },
+           .create = [this](const BlockId& id) { return stage_.Create(id); }},
+          runtime_->clock()),
+      expire_job_(std::make_unique<ExpireJob>(*this)) {}
+
+StageCore::~StageCore() = default;
+
+void StageCore::Enter() {
+  const MutexLock lock(mutex_);
+  ++inside_;
+}
+
+void StageCore::Leave() {
+  const MutexLock lock(mutex_);
+  if (--inside_ == 0) left_.NotifyAll();
+}
+
+Status StageCore::Lookup(const LookupDesc& desc, std::uint8_t* found) {
+  if (closing_.load()) return ClosedStatus();
+  if (Status status = CheckLookup(desc, found); !status.ok()) return status;
+  if (desc.count == 0) return Status::Ok();
+  std::fill_n(found, desc.count, kAbsent);
+  const Status status = stage_.Find({desc.blocks, desc.count}, desc.flags, found);
+  if (!status.ok()) {
+    std::fill_n(found, desc.count, kAbsent);
+    lookup_errors_.Add();
+    return status;
+  }
+  // With kStopAtMiss, what lies behind the first miss was not asked.
+  std::uint64_t asked = desc.count;
+  if ((desc.flags & kStopAtMiss) != 0) {
+    const auto* miss = std::find(found, found + desc.count, kAbsent);
+    const auto hits = static_cast<std::uint64_t>(miss - found);
+    asked = std::min<std::uint64_t>(hits + 1, desc.count);
+    std::fill(found + hits, found + desc.count, kAbsent);
+  }
+  const auto memory = static_cast<std::uint64_t>(std::count(found, found + asked, kInMemory));
+  const auto misses = static_cast<std::uint64_t>(std::count(found, found + asked, kAbsent));
+  lookup_calls_.Add();
+  lookup_blocks_.Add(asked);
+  lookup_hits_memory_.Add(memory);
+  lookup_hits_below_.Add(asked - memory - misses);
+  lookup_misses_.Add(misses);
+  return Status::Ok();
+}
+
+Status StageCore::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
+  if (closing_.load()) return ClosedStatus();
+  if (Status status = CheckTask(desc, kind, shard_size_, shards_per_block_); !status.ok()) {
+    return status;
+  }
+  const auto task = std::make_shared<StageTask>(*this, kind, desc);
+  std::vector<Job*> jobs;
+  jobs.reserve(task->jobs.size());
+  for (BlockJob& job : task->jobs) jobs.push_back(&job);
+  if (Status status = table_.Insert(task); !status.ok()) return status;
+  *id = task->id();
+  Enter();  // OnFinish leaves
+  task->self = task;
+  Figures& figures = kind == TaskKind::kLoad ? loads_ : dumps_;
+  if (jobs.empty()) {
+    task->EndEmpty();
+    figures.tasks.Add();
+    return Status::Ok();
+  }
+  if (task->timeout_ms() > 0) {
+    task->deadline = runtime_->timer().Schedule(
+        std::chrono::steady_clock::now() + milliseconds(task->timeout_ms()),
+        [this, weak = std::weak_ptr<StageTask>(task)] {
+          if (const auto late = weak.lock()) EndUnbegun(*late, Code::kTimeout);
+        });
+  }
+  const Lane lane = kind == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
+  if (!runtime_->pool().Push(jobs, lane, task->priority())) {
+    *id = 0;
+    table_.Remove(task->id());
+    if (task->deadline != 0) runtime_->timer().Cancel(task->deadline);
+    Leave();
+    task->self.reset();
+    return Status::Error(Code::kLimit,
+                         "no worker thread could be started (limits: ulimit -u, pids cgroup)");
+  }
+  figures.tasks.Add();
+  return Status::Ok();
+}
+
+void StageCore::CountEnd(const StageTask& task, const Status& status,
+                         std::uint32_t bytes) noexcept {
+  Figures& figures = task.kind() == TaskKind::kLoad ? loads_ : dumps_;
+  figures.shards.Add();
+  if (status.ok()) {
+    figures.bytes.Add(bytes);
+  } else if (status.code == Code::kNotFound) {
+    figures.not_found.Add();
+  } else {
+    figures.errors.Add();
+  }
+}
+
+void StageCore::EndShard(StageTask& task, std::size_t i, const Status& status,
+                         std::uint32_t bytes) noexcept {
+  // Counted first: whoever has waited for the task finds the counters right. A shard that two ends
+  // race for is counted by the winner alone.
+  if (!task.ClaimEnd(i)) return;
+  CountEnd(task, status, bytes);
+  if (status.ok()) {
+    task.EndClaimed(i, status, bytes);
+    return;
+  }
+  Status named = status;
+  try {
+    named = Status::Error(status.code, fmt::format("{}: {}", stage_.name_, status.text()),
+                          status.sys_errno);
+  } catch (const std::exception&) {  // out of memory for words: the bare ones will do
+  }
+  task.EndClaimed(i, named, bytes);
+}
+
+void StageCore::Run(BlockJob& job) {
+  StageTask& task = job.task();
+  const auto keep = task.shared_from_this();
+  Code stopped = task.stopped.load();
+  if (stopped == Code::kOk && task.PastDeadline(runtime_->clock().Now())) stopped = Code::kTimeout;
+  if (stopped != Code::kOk) {
+    const Status status = StoppedStatus(stopped);
+    for (std::uint32_t i = 0; i < job.count(); ++i) EndShard(task, job.first() + i, status, 0);
+    return;
+  }
+  thread_local std::vector<ShardIo> scratch;
+  std::vector<ShardIo> shards = std::move(scratch);
+  shards.clear();
+  for (const Shard& shard : task.shards().subspan(job.first(), job.count())) {
+    shards.emplace_back(shard.index, std::span(shard.segments, shard.segment_count));
+  }
+  if (task.kind() == TaskKind::kLoad) {
+    RunLoad(task, job, shards);
+  } else {
+    RunDump(task, job, shards);
+  }
+  scratch = std::move(shards);
+}
+
+void StageCore::RunLoad(StageTask& task, const BlockJob& job, std::vector<ShardIo>& shards) {
+  Status failure = Status::Error(Code::kInternal, "the medium left the shard without a result");
+  try {
+    stage_.Read(task.shards()[job.first()].block, shards);
+  } catch (const std::exception& error) {
+    failure = Status::Error(Code::kInternal,
+                            fmt::format("an exception while reading: {}", error.what()));
+  } catch (...) {  // the worker's edge
+    failure = Status::Error(Code::kInternal, "an unknown exception while reading");
+  }
+  for (std::uint32_t i = 0; i < shards.size(); ++i) {
+    if (!shards[i].ended()) shards[i].Fail(failure);
+    EndShard(task, job.first() + i, shards[i].status(), shards[i].stored_bytes());
+  }
+}
+
+void StageCore::RunDump(StageTask& task, BlockJob& job, std::vector<ShardIo>& shards) {
+  const BlockId block = task.shards()[job.first()].block;
+  const auto keep = std::static_pointer_cast<StageTask>(task.shared_from_this());
+  Status failure;
+  try {
+    assembler_.Dump(block, shards,
+                    [this, keep, first = job.first()](std::size_t position, const Status& status,
+                                                      std::uint32_t bytes) {
+                      EndShard(*keep, first + position, status, bytes);
+                    });
+  } catch (const std::exception& error) {
+    failure = Status::Error(Code::kInternal, fmt::format("a dump failed: {}", error.what()));
+  } catch (...) {  // the worker's edge
+    failure = Status::Error(Code::kInternal, "a dump failed with an unknown exception");
+  }
+  if (!failure.ok()) {
+    for (std::uint32_t i = 0; i < job.count(); ++i) EndShard(task, job.first() + i, failure, 0);
+    return;
+  }
+  // What has not ended by now follows another dump of the same shard. EndUnbegun sets `stopped`
+  // and then reads `following`, we do it the other way round: one of us sees the other
+  // (sequentially consistent on all four).
+  job.following.store(true);
+  if (const Code stopped = task.stopped.load(); stopped != Code::kOk) EndUnbegun(task, stopped);
+  if (assembler_.Incomplete() > 0) ScheduleExpiry();
+}
+
+void StageCore::EndUnbegun(StageTask& task, Code code) {
+  Code running = Code::kOk;
+  task.stopped.compare_exchange_strong(running, code);
+  const Status status = StoppedStatus(task.stopped.load());
+  const auto keep = task.shared_from_this();
+  for (BlockJob& job : task.jobs) {
+    const bool never_runs = runtime_->pool().Remove(job);
+    if (!never_runs && !job.following.load()) continue;
+    for (std::uint32_t i = 0; i < job.count(); ++i) EndShard(task, job.first() + i, status, 0);
+  }
+}
+
+Status StageCore::Cancel(TaskId id) {
+  const auto task = std::static_pointer_cast<StageTask>(table_.Find(id));
+  if (task == nullptr) return UnknownTask(id);
+  EndUnbegun(*task, Code::kCancelled);
+  return Status::Ok();
+}
+
+void StageCore::ScheduleExpiry() {
+  const MutexLock lock(mutex_);
+  if (expiry_scheduled_ || closing_.load()) return;
+  const auto age = runtime_->options().incomplete_age;
+  expiry_ = runtime_->timer().Schedule(
+      std::chrono::steady_clock::now() + std::max(age / 4, milliseconds(10)), [this] {
+        {
+          const MutexLock inner(mutex_);
+          expiry_scheduled_ = false;
+          if (closing_.load()) return;
+          ++inside_;
+        }
+        Job* job = expire_job_.get();
+        if (!runtime_->pool().Push({&job, 1}, Lane::kBackground)) Leave();
+      });
+  expiry_scheduled_ = expiry_ != 0;
+}
+
+bool StageCore::Close(std::uint32_t timeout_ms) {
+  const TimePoint until = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
+  Timer::EntryId expiry = 0;
+  {
+    const MutexLock lock(mutex_);
+    closing_.store(true);
+    expiry = expiry_;
+  }
+  if (expiry != 0) runtime_->timer().Cancel(expiry);
+  if (runtime_->pool().Remove(*expire_job_)) Leave();
+  for (const auto& task : table_.All()) {
+    EndUnbegun(static_cast<StageTask&>(*task), Code::kCancelled);
+  }
+  {
+    const MutexLock lock(mutex_);
+    while (inside_ > 0) {
+      if (!left_.WaitUntil(mutex_, until) && inside_ > 0) return false;
+    }
+  }
+  runtime_->timer().Barrier();
+  assembler_.Clear();
+  if (own_runtime_ == nullptr) return true;
+  const auto rest = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+  return own_runtime_->Shutdown(static_cast<std::uint32_t>(std::max(rest, milliseconds(100)).count()));
+}
+
+void StageCore::VisitMetrics(const std::function<void(const MetricV1&)>& metric) const {
+  const auto one = [&](const char* name, MetricKind kind, double value) {
+    metric({.name = name, .kind = kind, .reserved = 0, .value = value});
+  };
+  const auto count = [&](const char* name, const Counter& counter) {
+    one(name, MetricKind::kCounter, static_cast<double>(counter.Get()));
+  };
+  const auto figures = [&](const std::string& prefix, const Figures& of) {
+    count((prefix + "_tasks").c_str(), of.tasks);
+    count((prefix + "_shards").c_str(), of.shards);
+    count((prefix + "_bytes").c_str(), of.bytes);
+    count((prefix + "_errors").c_str(), of.errors);
+    count((prefix + "_not_found").c_str(), of.not_found);
+    one((prefix + "_latency_seconds_sum").c_str(), MetricKind::kCounter,
+        static_cast<double>(of.latency.SumNs()) * 1e-9);
+    std::uint64_t below = 0;
+    for (std::size_t i = 0; i < Histogram::kBuckets; ++i) {
+      below += of.latency.Bucket(i);
+      one(fmt::format("{}_latency_us_below_{}", prefix, 1ULL << i).c_str(), MetricKind::kCounter,
+          static_cast<double>(below));
+    }
+  };
+  count("lookup_calls", lookup_calls_);
+  count("lookup_blocks", lookup_blocks_);
+  count("lookup_hits_memory", lookup_hits_memory_);
+  count("lookup_hits_below", lookup_hits_below_);
+  count("lookup_misses", lookup_misses_);
+  count("lookup_errors", lookup_errors_);
+  figures("load", loads_);
+  figures("dump", dumps_);
+  one("dump_written_bytes", MetricKind::kCounter,
+      static_cast<double>(assembler_.WrittenBytes()));
+  one("committed_blocks", MetricKind::kCounter, static_cast<double>(assembler_.Committed()));
+  one("aborted_blocks", MetricKind::kCounter, static_cast<double>(assembler_.Aborted()));
+  one("incomplete_blocks", MetricKind::kGauge, static_cast<double>(assembler_.Incomplete()));
+  one("tasks_in_flight", MetricKind::kGauge, static_cast<double>(table_.size()));
+  one("queued_jobs", MetricKind::kGauge, static_cast<double>(runtime_->pool().QueuedJobs()));
+  one("worker_threads", MetricKind::kGauge, static_cast<double>(runtime_->pool().Threads()));
+}
+
+}  // namespace ucmstore
