@@ -19,7 +19,7 @@ SOAK_ROUNDS ?= 20
 VENV := $(CURDIR)/.venv
 RELEASE := build/release
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
-CXX_FILES = $(shell find src tests examples bench -name build -prune -o \( -name '*.h' -o -name '*.cc' \) -print)
+CXX_FILES = $(shell find src tests examples bench -type f \( -name '*.h' -o -name '*.cc' \))
 PY_PATHS := python tests bench examples
 PACKAGE_FILES := CMakeLists.txt pyproject.toml $(shell find cmake third_party src python -type f \
 	-not -name '*.pyc')
@@ -33,7 +33,7 @@ unexport PYTHONPATH
 
 .PHONY: help
 help: ## show this table
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 # ---- what others see -----------------------------------------------------------------------------
 
@@ -46,11 +46,12 @@ $(VENV)/.installed: $(PACKAGE_FILES) | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.made:
-	@command -v g++ > /dev/null || { echo "make: g++ 12 or newer is missing (Debian: apt-get install g++)"; exit 1; }
+	@command -v g++ > /dev/null || \
+	  { echo "make: g++ 12 or newer is missing (Debian: apt-get install g++)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make: Python 3.11 or newer is missing (set PYTHON=/path/to/python3)"; exit 1; }
-	@$(PYTHON) -m venv $(VENV) || \
-	  { rm -rf $(VENV); echo "make: Python's venv is missing (Debian: apt-get install python3-venv)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "make: Python's venv is missing (Debian: apt-get install python3-venv)"; exit 1; }
 	@touch $@
 
 # ---- tests ---------------------------------------------------------------------------------------

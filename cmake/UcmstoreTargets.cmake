@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # How everything here is compiled and linked, and the three ways to add a piece of it:
-#   ucmstore_add_library(NAME SOURCES ... LIBS ... HEADERS ...)   libucmstore_<NAME>.a
-#   ucmstore_add_stage(NAME Posix SOURCES ... LIBS ...)           ucmstore_stages/libucmstore_posix.so
-#   ucmstore_add_test(NAME SOURCES ... LIBS ...)                  a googletest program, known to ctest
+#   ucmstore_add_library(NAME SOURCES ... LIBS ...)       libucmstore_<NAME>.a
+#   ucmstore_add_stage(NAME Posix SOURCES ... LIBS ...)   ucmstore_stages/libucmstore_posix.so
+#   ucmstore_add_test(NAME SOURCES ... LIBS ...)          a googletest program, known to ctest
 #
 # All objects are position independent with hidden visibility. What a shared object shows is said
 # by a linker version script, so that no two of them ever meet in one symbol.
@@ -116,8 +116,9 @@ function(ucmstore_add_stage)
   set(plugin ucmstore_stage_${lower})
   add_library(${plugin} MODULE ${entry})
   target_link_libraries(${plugin} PRIVATE ${objects} ucmstore_settings ucmstore_third_party_spdlog)
-  set_target_properties(${plugin} PROPERTIES OUTPUT_NAME ucmstore_${lower}
-                                             LIBRARY_OUTPUT_DIRECTORY "${UCMSTORE_STAGES_DIRECTORY}")
+  set_target_properties(
+    ${plugin} PROPERTIES OUTPUT_NAME ucmstore_${lower}
+                         LIBRARY_OUTPUT_DIRECTORY "${UCMSTORE_STAGES_DIRECTORY}")
   ucmstore_export_only(${plugin} plugin.map)
   set_property(GLOBAL APPEND PROPERTY UCMSTORE_ALL_STAGES ${plugin})
   if(arg_NO_INSTALL)
