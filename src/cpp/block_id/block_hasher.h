@@ -15,7 +15,6 @@
 #include "base/result.h"
 #include "block_id/namespace.h"
 #include "block_id/sha256.h"
-#include "ucmstore/plugin_v1.h"
 #include "ucmstore/types.h"
 
 namespace ucmstore {

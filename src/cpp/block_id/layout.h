@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "ucmstore/plugin_v1.h"
+#include "ucmstore/types.h"
 
 namespace ucmstore {
 
