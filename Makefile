@@ -50,6 +50,8 @@ $(VENV)/.made:
 	  { echo "make: g++ 12 or newer is missing (Debian: apt-get install g++)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make: Python 3.11 or newer is missing (set PYTHON=/path/to/python3)"; exit 1; }
+	@$(PYTHON) -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' \
+	  2> /dev/null || { echo "make: Python.h is missing (Debian: apt-get install python3-dev)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "make: Python's venv is missing (Debian: apt-get install python3-venv)"; exit 1; }
 	@touch $@
@@ -64,7 +66,7 @@ test: $(RELEASE)/.installed ## set up, build and run every test, C++ and Python
 	$(VENV)/bin/python tests/check_skips.py build/cpp-junit.xml build/python-junit.xml
 
 # One tree for the C++ tests and the package: nothing is compiled twice.
-$(RELEASE)/.installed: $(PACKAGE_FILES) $(shell find tests/cpp -type f) | $(VENV)/.tools debian
+$(RELEASE)/.installed: $(PACKAGE_FILES) $(shell find tests/cpp -type f) | debian $(VENV)/.tools
 	$(PIP) install --quiet --no-build-isolation --no-deps . \
 	  -Cbuild-dir=$(RELEASE) -Ccmake.define.UCMSTORE_BUILD_TESTS=ON \
 	  -Ccmake.define.UCMSTORE_WERROR=ON -Ccmake.define.UCMSTORE_INSTALL_CPP=ON
@@ -78,18 +80,18 @@ $(VENV)/.tools: pyproject.toml | $(VENV)/.made
 
 .PHONY: debian
 debian:
-	@tests/debian_packages.sh
+	@PYTHON=$(PYTHON) tests/debian_packages.sh
 
 .PHONY: pytest
 pytest: $(RELEASE)/.installed ## the Python tests alone; ARGS="-k name" chooses
 	$(VENV)/bin/python -m pytest $(ARGS)
 
 .PHONY: asan
-asan: $(VENV)/.tools debian ## the C++ tests under AddressSanitizer and UBSan
+asan: debian $(VENV)/.tools ## the C++ tests under AddressSanitizer and UBSan
 	cmake --workflow --preset asan
 
 .PHONY: tsan
-tsan: $(VENV)/.tools debian ## the C++ tests under ThreadSanitizer
+tsan: debian $(VENV)/.tools ## the C++ tests under ThreadSanitizer
 	cmake --workflow --preset tsan
 
 .PHONY: soak
