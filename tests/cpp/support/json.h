@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Json: just enough of a reader for the golden files in tests/data: objects, arrays, strings without
-// escapes, whole numbers, null. Anything else throws. Immutable once read.
+// Json: just enough of a reader for the golden files in tests/data: objects, arrays, strings
+// without escapes, whole numbers, null. Anything else throws. Immutable once read.
 #pragma once
 
 #include <charconv>
@@ -75,7 +75,8 @@ class Json {
     std::string String() {
       Take('"');
       const std::size_t end = text.find_first_of("\"\\", at);
-      if (end == std::string_view::npos || text[end] != '"') Fail("string with an escape or no end");
+      if (end == std::string_view::npos || text[end] != '"')
+        Fail("string with an escape or no end");
       std::string value(text.substr(at, end - at));
       at = end + 1;
       return value;
@@ -101,7 +102,8 @@ class Json {
         at += 4;
       } else {
         std::int64_t number = 0;
-        const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
+        const auto [end, error] =
+            std::from_chars(text.data() + at, text.data() + text.size(), number);
         if (error != std::errc{}) Fail("no value");
         at = static_cast<std::size_t>(end - text.data());
         json.value_ = number;
