@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PosixWriter: one attempt at writing one block, into an activated file that no other attempt of any
+// process shares. A whole block costs what a bare program's would: open, one pwritev of shards and
+// footer, close, rename. Between calls no descriptor is held, so that any number of incomplete
+// blocks costs none. Without a Commit that succeeded, the destructor removes the file.
+// Thread-safe as BlockWriter asks: Writes of different shards may run at once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "store/posix/counters.h"
+#include "store/posix/footer.h"
+#include "store/posix/root.h"
+#include "task/terminal_stage.h"
+
+namespace ucmstore {
+
+class PosixWriter final : public BlockWriter {
+ public:
+  PosixWriter(Root& root, const BlockId& id, PosixCounters& counters, Log& log);
+  PosixWriter(const PosixWriter&) = delete;
+  PosixWriter& operator=(const PosixWriter&) = delete;
+  ~PosixWriter() override;
+
+  void Write(std::span<ShardIo> shards, bool last) override;
+  Status Commit() override;
+
+ private:
+  Status WriteShards(std::span<ShardIo> shards, bool last);
+  Result<File> OpenActivated() UCMSTORE_EXCLUDES(mutex_);
+  Result<File> Create() UCMSTORE_REQUIRES(mutex_);
+  // Syncs if asked to, and closes; gives what either reports.
+  Status Finish(File& file, bool complete);
+  Status SyncFolder();
+  [[nodiscard]] Status Failed(int error, const char* doing) const;
+
+  Root& root_;
+  PosixCounters& counters_;
+  Log& log_;
+  Footer footer_;                // shards[i] is written by the one Write of shard i
+  bool footer_written_ = false;  // by the last Write, or by Commit: never at once
+  bool committed_ = false;
+
+  Mutex mutex_;
+  WriterMark* mark_ UCMSTORE_GUARDED_BY(mutex_) = nullptr;
+  bool created_ UCMSTORE_GUARDED_BY(mutex_) = false;
+  Name name_;  // valid and constant once created_
+};
+
+}  // namespace ucmstore

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PosixCounters: the figures of one open Posix store that no other part counts. Thread-safe.
+#pragma once
+
+#include "base/metrics.h"
+
+namespace ucmstore {
+
+struct PosixCounters {
+  // How shard bytes moved: straight between the caller's memory and the disk; through aligned
+  // bounce memory; through the page cache.
+  Counter direct_bytes;
+  Counter bounced_bytes;
+  Counter buffered_bytes;
+  Counter direct_fallbacks;  // transfers that direct I/O refused although it works here
+  Counter footer_hits;
+  Counter footer_misses;
+  Counter rereads;           // blocks read again because something in them was wrong
+  Counter set_aside;         // blocks judged corrupt twice and moved aside
+  Counter put_back;          // blocks moved aside by mistake and put back
+  Counter reaped;            // files of dead writers removed
+  Counter leftovers;         // own files that could not be removed
+};
+
+}  // namespace ucmstore

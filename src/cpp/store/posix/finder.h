@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finder: answers whether blocks are there, by one stat each: the file name is the index, whatever is
+// stored. The caller asks alone at first; if much is left, a few workers help: a fresh miss costs
+// the kernel several microseconds, on a cold disk a hundred, and they overlap. Caller and helpers
+// take chunks from a common cursor, so the caller never waits for a helper that has not begun.
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "store/posix/root.h"
+#include "task/thread_pool.h"
+#include "ucmstore/types.h"
+
+namespace ucmstore {
+
+class Finder {
+ public:
+  // One root for each of the list; null: it is dead, and its blocks are absent.
+  Finder(std::vector<Root*> roots, ThreadPool& pool, const Clock& clock, Log& log);
+
+  // As TerminalStage::Find. An error only if nothing could be learnt at all.
+  Status Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found);
+
+ private:
+  static constexpr std::size_t kChunk = 32;
+  static constexpr std::size_t kWorthHelp = 64;  // fewer are not worth a wake-up
+  static constexpr std::uint32_t kMaxHelpers = 7;
+  static constexpr std::chrono::microseconds kSlow{20};  // a stat that waits for the disk
+
+  struct Batch;
+  class Assistant;
+
+  // 1 present, 0 absent, or a negative errno.
+  [[nodiscard]] int FindOne(const BlockId& id) const noexcept;
+  // Takes one chunk. False: none was left.
+  bool WorkOnce(Batch& batch) const noexcept;
+  void WorkTogether(const std::shared_ptr<Batch>& batch, std::uint32_t helpers);
+
+  const std::vector<Root*> roots_;
+  ThreadPool& pool_;
+  const Clock& clock_;
+  Log& log_;
+  const std::uint32_t usual_helpers_;  // as many as there are other CPUs
+};
+
+}  // namespace ucmstore

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The options of the Posix stage: the only place they are written.
+#include <array>
+
+#include "store/posix/posix_stage.h"
+
+namespace ucmstore {
+
+std::span<const OptionSpecV1> PosixOptions() noexcept {
+  static constexpr std::array<OptionSpecV1, 8> kOptions{{
+      {.name = "roots",
+       .type = OptionType::kList,
+       .flags = 0,
+       .default_text = nullptr,
+       .range = "",
+       .help = "Folders that keep the blocks; the id chooses one. Append new ones at the end."},
+      {.name = "capacity",
+       .type = OptionType::kSize,
+       .flags = 0,
+       .default_text = "0",
+       .range = "0..",
+       .help = "Bytes on disk, in all roots together, that reclaim keeps below; 0: no limit."},
+      {.name = "io",
+       .type = OptionType::kString,
+       .flags = 0,
+       .default_text = "auto",
+       .range = "auto|direct|buffered",
+       .help = "auto: past the page cache where the file system can; direct: that or an error."},
+      {.name = "durability",
+       .type = OptionType::kString,
+       .flags = 0,
+       .default_text = "none",
+       .range = "none|data",
+       .help = "data: a dump waits until its blocks survive a power cut; none: they may be lost."},
+      {.name = "create_root",
+       .type = OptionType::kBool,
+       .flags = 0,
+       .default_text = "true",
+       .range = "",
+       .help = "Create a root that is missing, if the folder above it exists."},
+      {.name = "mode",
+       .type = OptionType::kString,
+       .flags = 0,
+       .default_text = "private",
+       .range = "private|group|world",
+       .help = "Who may read and write what is stored: the owner, its group, or everybody."},
+      {.name = "prefix_digits",
+       .type = OptionType::kInt,
+       .flags = 0,
+       .default_text = "3",
+       .range = "1..5",
+       .help = "Digits of an id that name its folder, in a new namespace; an old one keeps its own."},
+      {.name = "footer_cache_entries",
+       .type = OptionType::kInt,
+       .flags = 0,
+       .default_text = "1024",
+       .range = "0..65536",
+       .help = "Footers kept in memory for loads of single shards; 8 MiB at most in any case."},
+  }};
+  return kOptions;
+}
+
+}  // namespace ucmstore

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The stage: opens the roots, and hands each call to the part that does it.
+#include "store/posix/posix_stage.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "base/mutex.h"
+#include "store/posix/block_reader.h"
+#include "store/posix/block_writer.h"
+#include "store/posix/reaper.h"
+#include "task/runtime.h"
+
+namespace ucmstore {
+namespace {
+
+IoMode IoModeOf(std::string_view word) noexcept {
+  if (word == "direct") return IoMode::kDirect;
+  return word == "buffered" ? IoMode::kBuffered : IoMode::kAuto;
+}
+
+// The disk cannot be reached, as opposed to: it must not be used like this.
+bool IsDead(Code code) noexcept {
+  switch (code) {
+    case Code::kIoError:
+    case Code::kNotFound:
+    case Code::kNoSpace:
+    case Code::kBusy:
+    case Code::kTimeout: return true;
+    default: return false;
+  }
+}
+
+RootOptions OptionsOf(const StageSetup& setup, const std::string& path) {
+  RootOptions options;
+  options.path = path;
+  options.label = setup.namespace_label;
+  options.wanted.layout = {setup.shard_size, setup.shards_per_block};
+  options.wanted.content = setup.content;
+  options.wanted.prefix_digits = static_cast<std::uint32_t>(setup.Int("prefix_digits"));
+  options.wanted.fingerprint = setup.fingerprint;
+  options.wanted.namespace_text = setup.namespace_text;
+  options.io = IoModeOf(setup.Text("io"));
+  options.create_root = setup.Bool("create_root");
+  options.durable = setup.Text("durability") == "data";
+  options.modes = Modes::FromWord(setup.Text("mode"));
+  return options;
+}
+
+Status CheckSetup(const StageSetup& setup) {
+  const auto invalid = [](std::string_view text) {
+    return Status::Error(Code::kInvalidArgument, text);
+  };
+  const BlockLayout layout{setup.shard_size, setup.shards_per_block};
+  if (!layout.valid()) {
+    return invalid(fmt::format("a block of {} shards of {} bytes is not possible in a file: at most "
+                               "{} shards of {} bytes",
+                               setup.shards_per_block, setup.shard_size, BlockLayout::kMaxShards,
+                               BlockLayout::kMaxShardSize));
+  }
+  if (setup.content.empty() || setup.content.size() > kMaxContentSize) {
+    return invalid(fmt::format("content '{}' must have 1 to {} characters", setup.content,
+                               kMaxContentSize));
+  }
+  std::vector<std::string> roots = setup.List("roots");
+  if (roots.empty()) return invalid("roots: at least one folder must be given");
+  if (roots.size() > 256) return invalid("roots: more than 256 folders");
+  for (const std::string& root : roots) {
+    if (root.empty()) return invalid("roots: an empty path");
+  }
+  std::ranges::sort(roots);
+  const auto twice = std::ranges::adjacent_find(roots);
+  if (twice != roots.end()) return invalid(fmt::format("roots: {} is given twice", *twice));
+  return Status::Ok();
+}
+
+}  // namespace
+
+// One root's dead writers, swept by a worker when it has nothing better to do.
+class PosixStage::ReapJob final : public Job {
+ public:
+  ReapJob(Root& root, PosixCounters& counters, Log& log)
+      : root_(root), counters_(counters), log_(log),
+        census_(root.fs(), root.folder(), root.local()) {}
+
+  // A cheap look. True: there is something to do.
+  [[nodiscard]] bool Look() {
+    (void)census_.Take();
+    return census_.found_dead();
+  }
+  void Run() noexcept override {
+    const std::uint64_t removed = ReapDead(root_.fs(), root_.folder(), root_.prefix_digits(),
+                                           census_, [this] { return stop_.load(); });
+    counters_.reaped.Add(removed);
+    if (removed > 0) {
+      log_.Info(fmt::format("{}: removed {} unfinished blocks of writers that are gone",
+                            root_.PathOf(""), removed));
+    }
+    const MutexLock lock(mutex_);
+    running_ = false;
+    ended_.NotifyAll();
+  }
+  [[nodiscard]] bool Start(ThreadPool& pool) {
+    {
+      const MutexLock lock(mutex_);
+      running_ = true;
+    }
+    Job* const job = this;
+    if (pool.Push({&job, 1}, Lane::kBackground)) return true;
+    const MutexLock lock(mutex_);
+    running_ = false;
+    return false;
+  }
+  // Ends within one folder's sweep.
+  void End(ThreadPool& pool) {
+    stop_.store(true);
+    if (pool.Remove(*this)) return;
+    const MutexLock lock(mutex_);
+    while (running_) ended_.Wait(mutex_);
+  }
+
+ private:
+  Root& root_;
+  PosixCounters& counters_;
+  Log& log_;
+  WriterCensus census_;
+  std::atomic<bool> stop_{false};
+  Mutex mutex_;
+  CondVar ended_;
+  bool running_ UCMSTORE_GUARDED_BY(mutex_) = false;
+};
+
+PosixStage::PosixStage(FileSystem& fs) : TerminalStage("Posix"), fs_(fs) {}
+
+PosixStage::~PosixStage() = default;
+
+Status PosixStage::Open(const StageSetup& setup) {
+  Status status = CheckSetup(setup);
+  if (status.ok()) status = OpenRoots(setup);
+  if (!status.ok()) return status;
+  footers_.emplace(static_cast<std::size_t>(setup.Int("footer_cache_entries")));
+  std::vector<Root*> roots;
+  for (const OneRoot& one : roots_) roots.push_back(one.root.get());
+  finder_.emplace(std::move(roots), runtime().pool(), runtime().clock(), log());
+  Announce(setup);
+  ReapInBackground();
+  return Status::Ok();
+}
+
+Status PosixStage::OpenRoots(const StageSetup& setup) {
+  const std::vector<std::string>& paths = setup.List("roots");
+  Status first_dead;
+  std::size_t alive = 0;
+  for (const std::string& path : paths) {
+    Result<std::unique_ptr<Root>> root = Root::Open(fs_, OptionsOf(setup, path));
+    if (root) {
+      ++alive;
+      roots_.push_back({std::move(*root), Status::Ok()});
+      continue;
+    }
+    if (!IsDead(root.error().code) || paths.size() == 1) return root.error();
+    if (first_dead.ok()) first_dead = root.error();
+    roots_.push_back({nullptr, root.error()});
+  }
+  return alive == 0 ? first_dead : CheckRoots();
+}
+
+// Two paths to one folder would give a block two homes, each hidden from a store that names one.
+Status PosixStage::CheckRoots() {
+  for (std::size_t i = 0; i < roots_.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      if (!roots_[i].root || !roots_[k].root) continue;
+      if (roots_[i].root->file().root_id != roots_[k].root->file().root_id) continue;
+      return Status::Error(Code::kInvalidArgument,
+                           fmt::format("roots: {} and {} are the same folder",
+                                       roots_[k].root->options().path,
+                                       roots_[i].root->options().path));
+    }
+  }
+  return Status::Ok();
+}
+
+// What an operator must know, said once.
+void PosixStage::Announce(const StageSetup& setup) {
+  for (const OneRoot& one : roots_) {
+    if (!one.root) {
+      log().Error(fmt::format("{}; the store goes on without this root: its blocks are misses, "
+                              "dumps of them fail", one.why.text()));
+    } else if (!one.root->buffered_reason().empty()) {
+      log().Warning(fmt::format("{}: no direct I/O here ({}); going through the page cache",
+                                one.root->PathOf(""), one.root->buffered_reason()));
+    }
+  }
+  if (setup.Size("capacity") == 0) {
+    log().Warning("no capacity is set: what is dumped stays, until the disk is full");
+  } else {
+    log().Warning(fmt::format("capacity={}: this release does not reclaim yet; nothing is removed, "
+                              "and the disk may fill", setup.Size("capacity")));
+  }
+}
+
+void PosixStage::ReapInBackground() {
+  for (const OneRoot& one : roots_) {
+    if (!one.root) continue;
+    auto job = std::make_unique<ReapJob>(*one.root, counters_, log());
+    if (job->Look() && job->Start(runtime().pool())) reaping_.push_back(std::move(job));
+  }
+}
+
+PosixStage::OneRoot& PosixStage::RootOf(const BlockId& block) noexcept {
+  return roots_[ChooseRoot(block, static_cast<std::uint32_t>(roots_.size()))];
+}
+
+Status PosixStage::Find(std::span<const BlockId> blocks, std::uint32_t flags,
+                        std::uint8_t* found) {
+  return finder_->Find(blocks, flags, found);
+}
+
+void PosixStage::Read(const BlockId& block, std::span<ShardIo> shards) {
+  const OneRoot& one = RootOf(block);
+  if (!one.root) {
+    for (ShardIo& shard : shards) shard.Fail(one.why);
+    return;
+  }
+  BlockReader(*one.root, *footers_, counters_, log()).Read(block, shards);
+}
+
+Result<std::unique_ptr<BlockWriter>> PosixStage::Create(const BlockId& block) {
+  const OneRoot& one = RootOf(block);
+  if (!one.root) return std::unexpected(one.why);
+  return std::make_unique<PosixWriter>(*one.root, block, counters_, log());
+}
+
+void PosixStage::Shut() {
+  for (const auto& job : reaping_) job->End(runtime().pool());
+  reaping_.clear();
+  for (const OneRoot& one : roots_) {
+    if (one.root) one.root->RemoveWriter();
+  }
+}
+
+void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& metric) {
+  struct Named {
+    const char* name;
+    const Counter& counter;
+  };
+  const std::array<Named, 11> all{{
+      {"direct_bytes", counters_.direct_bytes},
+      {"bounced_bytes", counters_.bounced_bytes},
+      {"buffered_bytes", counters_.buffered_bytes},
+      {"direct_fallbacks", counters_.direct_fallbacks},
+      {"footer_cache_hits", counters_.footer_hits},
+      {"footer_cache_misses", counters_.footer_misses},
+      {"rereads", counters_.rereads},
+      {"set_aside_blocks", counters_.set_aside},
+      {"put_back_blocks", counters_.put_back},
+      {"reaped_files", counters_.reaped},
+      {"leftover_files", counters_.leftovers},
+  }};
+  for (const Named& one : all) {
+    metric({.name = one.name,
+            .kind = MetricKind::kCounter,
+            .reserved = 0,
+            .value = static_cast<double>(one.counter.Get())});
+  }
+}
+
+}  // namespace ucmstore

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Posix: the terminal stage that keeps blocks in files, one each, named by their ids. The file is the
+// index: nothing is kept in memory but a few footers. Layout and names: docs/format.md.
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "io/file_system.h"
+#include "store/posix/counters.h"
+#include "store/posix/finder.h"
+#include "store/posix/footer_cache.h"
+#include "store/posix/root.h"
+#include "task/terminal_stage.h"
+
+namespace ucmstore {
+
+class PosixStage final : public TerminalStage {
+ public:
+  // `fs` must outlive the stage. Tests give one that fails, waits or kills.
+  explicit PosixStage(FileSystem& fs = FileSystem::Real());
+  ~PosixStage() override;
+
+ protected:
+  Status Open(const StageSetup& setup) override;
+  Status Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) override;
+  void Read(const BlockId& block, std::span<ShardIo> shards) override;
+  Result<std::unique_ptr<BlockWriter>> Create(const BlockId& block) override;
+  void Shut() override;
+  void VisitOwnMetrics(const std::function<void(const MetricV1&)>& metric) override;
+
+ private:
+  class ReapJob;
+  struct OneRoot {
+    std::unique_ptr<Root> root;  // null: dead
+    Status why;                  // if dead
+  };
+
+  Status OpenRoots(const StageSetup& setup);
+  Status CheckRoots();
+  void Announce(const StageSetup& setup);
+  void ReapInBackground();
+  OneRoot& RootOf(const BlockId& block) noexcept;
+
+  FileSystem& fs_;
+  PosixCounters counters_;
+  std::vector<OneRoot> roots_;
+  std::optional<FooterCache> footers_;
+  std::optional<Finder> finder_;
+  std::vector<std::unique_ptr<ReapJob>> reaping_;
+};
+
+// The stage's options, for its plugin table.
+[[nodiscard]] std::span<const OptionSpecV1> PosixOptions() noexcept;
+
+}  // namespace ucmstore
