@@ -146,9 +146,11 @@ bool LoadBatch::Untouched(std::size_t i) const { return AllAre(items_.at(i).memo
 std::string LoadBatch::ProblemOfPieces(const Item& item, std::uint64_t stored,
                                        std::span<const std::byte> want) const {
   std::uint64_t at = 0;
+  std::size_t place = kGuardBytes;
   for (std::size_t p = 0; p < item.pieces.size(); ++p) {
-    const std::span<const std::byte> got = Bytes(item, p);
     const std::uint64_t size = item.pieces[p].size;
+    const auto got = std::span<const std::byte>(item.memory).subspan(place, size);
+    place += size + kGuardBytes;
     const std::uint64_t filled = item.pieces[p].skip || at >= stored
                                      ? 0
                                      : std::min(size, stored - at);
@@ -223,8 +225,8 @@ Status RunIn(TestStore& store, Batch& batch, Method method) {
 
 }  // namespace
 
-Status Run(TestStore& store, DumpBatch& batch) { return RunIn(store, batch, &TestStore::Dump); }
-Status Run(TestStore& store, LoadBatch& batch) { return RunIn(store, batch, &TestStore::Load); }
+Status Finish(TestStore& store, DumpBatch& batch) { return RunIn(store, batch, &TestStore::Dump); }
+Status Finish(TestStore& store, LoadBatch& batch) { return RunIn(store, batch, &TestStore::Load); }
 
 TaskId Submit(TestStore& store, DumpBatch& batch) {
   Status status;
@@ -251,7 +253,7 @@ Status DumpBlock(TestStore& store, const Geometry& geometry, const BlockId& bloc
                  std::uint64_t nonce) {
   DumpBatch dump(geometry);
   dump.AddBlock(block, nonce);
-  const Status status = Run(store, dump);
+  const Status status = Finish(store, dump);
   dump.Scramble();
   return status;
 }
@@ -260,7 +262,7 @@ Status DumpShard(TestStore& store, const Geometry& geometry, const BlockId& bloc
                  std::uint32_t index, std::uint64_t nonce) {
   DumpBatch dump(geometry);
   dump.Add(block, index, nonce);
-  const Status status = Run(store, dump);
+  const Status status = Finish(store, dump);
   dump.Scramble();
   return status;
 }
@@ -269,7 +271,7 @@ std::string BlockProblem(TestStore& store, const Geometry& geometry, const Block
                          std::optional<std::uint64_t> nonce) {
   LoadBatch load(geometry);
   load.AddBlock(block);
-  const Status status = Run(store, load);
+  const Status status = Finish(store, load);
   if (!status.ok()) return "load: " + std::string(status.message);
   for (std::size_t i = 0; i < load.size(); ++i) {
     if (std::string why = load.Problem(i, nonce); !why.empty()) return why;
@@ -280,7 +282,7 @@ std::string BlockProblem(TestStore& store, const Geometry& geometry, const Block
 std::string AbsenceProblem(TestStore& store, const Geometry& geometry, const BlockId& block) {
   LoadBatch load(geometry);
   load.AddBlock(block);
-  const Status status = Run(store, load);
+  const Status status = Finish(store, load);
   if (status.code != Code::kNotFound) {
     return std::string("load of an absent block ended ") + CodeName(status.code) + ": " +
            status.message;

@@ -110,8 +110,8 @@ class LoadBatch {
 
 // Submits and waits. The status of the submission if that failed, else of the task. kPending after
 // kPatienceMs, which no test expects.
-[[nodiscard]] Status Run(TestStore& store, DumpBatch& batch);
-[[nodiscard]] Status Run(TestStore& store, LoadBatch& batch);
+[[nodiscard]] Status Finish(TestStore& store, DumpBatch& batch);
+[[nodiscard]] Status Finish(TestStore& store, LoadBatch& batch);
 // Submits; the test fails if that is refused.
 [[nodiscard]] TaskId Submit(TestStore& store, DumpBatch& batch);
 [[nodiscard]] TaskId Submit(TestStore& store, LoadBatch& batch);
