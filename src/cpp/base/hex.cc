@@ -3,6 +3,8 @@
 // Hex digits both ways, by table. See hex.h.
 #include "base/hex.h"
 
+#include <cstring>
+
 namespace ucmstore {
 namespace {
 
@@ -18,16 +20,21 @@ constexpr std::array<std::uint8_t, 256> MakeValues() {
 }
 constexpr auto kValues = MakeValues();
 
-void WriteByte(unsigned byte, char* out) noexcept {
-  out[0] = kDigits[byte >> 4];
-  out[1] = kDigits[byte & 15U];
+// The two digits of each byte.
+constexpr std::array<std::array<char, 2>, 256> MakePairs() {
+  std::array<std::array<char, 2>, 256> pairs{};
+  for (std::size_t i = 0; i < 256; ++i) pairs[i] = {kDigits[i >> 4], kDigits[i & 15U]};
+  return pairs;
 }
+constexpr auto kPairs = MakePairs();
+
+void WriteByte(std::uint8_t byte, char* out) noexcept { std::memcpy(out, &kPairs[byte], 2); }
 
 }  // namespace
 
 void WriteHex(const BlockId& id, char* out) noexcept {
   for (std::size_t i = 0; i < id.bytes.size(); ++i) {
-    WriteByte(std::to_integer<unsigned>(id.bytes[i]), out + 2 * i);
+    WriteByte(std::to_integer<std::uint8_t>(id.bytes[i]), out + 2 * i);
   }
 }
 
