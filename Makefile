@@ -123,7 +123,7 @@ format: $(VENV)/.tools ## rewrite all sources in the style that lint wants
 .PHONY: bench
 bench: $(VENV)/.installed ## the figures in docs/benchmarks.md; takes minutes, wants a quiet machine
 	$(PIP) install --quiet '.[bench]'
-	$(VENV)/bin/python bench/run.py
+	$(VENV)/bin/python -m bench
 
 .PHONY: wheel
 wheel: $(VENV)/.made ## the wheel, in dist/
