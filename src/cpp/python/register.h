@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What makes up the module ucmstore._core, one function and one file for each subject. Bindings
+// only: everything here is private to the package, and typed by _core.pyi.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace ucmstore::python {
+
+void RegisterAdmin(pybind11::module_& module);     // admin_inspect, admin_walk
+void RegisterIdentity(pybind11::module_& module);  // Namespace, Layout, BlockHasher
+void RegisterMemory(pybind11::module_& module);    // Pin, dlpack_memory, crc32c
+void RegisterOptions(pybind11::module_& module);   // option_tables, plugins, parse_size, …
+void RegisterPipeline(pybind11::module_& module);  // Pipeline, Task
+
+}  // namespace ucmstore::python
