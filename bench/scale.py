@@ -98,9 +98,7 @@ def time_out(root: Path) -> dict[str, float]:
         few = resident_bytes()
         while timed_out < FAILURES:
             busy = store.load(ids, into=landing)  # keeps the workers busy past the deadlines
-            late = [
-                store.load(ids[:1], into=landing[:1].copy(), deadline=0.001) for _ in range(200)
-            ]
+            late = [store.load(ids[:1], into=landing[:1].copy(), timeout=0.001) for _ in range(200)]
             for task in late:
                 try:
                     task.wait()

@@ -27,7 +27,7 @@ def open_posix(
         shard_size=block_bytes // shards,
         shards_per_block=shards,
         namespace=NAMESPACE,
-        posix={"roots": [str(root)], **posix},
+        stages={"posix": {"roots": [str(root)], **posix}},
     )
 
 
