@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SHA-256 by two paths that give the same value: x86 SHA extensions, and plain integers. See
-// sha256.h.
+// SHA-256 by three paths that give the same value: the SHA instructions of x86 and of Arm, and
+// plain integers. See sha256.h.
 #include "block_id/sha256.h"
 
 #include <bit>
@@ -9,6 +9,10 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace ucmstore {
@@ -125,6 +129,51 @@ bool HasSha() noexcept {
   return (b & kShaBit) != 0;
 }
 
+#elif defined(__aarch64__)
+
+#if defined(__clang__)
+#define UCMSTORE_TARGET_SHA __attribute__((target("sha2")))
+#else
+#define UCMSTORE_TARGET_SHA __attribute__((target("+crypto")))
+#endif
+
+// As above; here the instruction keeps the words in their order, ABCD and EFGH.
+template <std::size_t i>
+UCMSTORE_TARGET_SHA inline void RoundsFrom(uint32x4_t (&w)[4], uint32x4_t& abcd,
+                                           uint32x4_t& efgh) noexcept {
+  if constexpr (i >= 4) {
+    w[i % 4] =
+        vsha256su1q_u32(vsha256su0q_u32(w[i % 4], w[(i + 1) % 4]), w[(i + 2) % 4], w[(i + 3) % 4]);
+  }
+  const uint32x4_t input = vaddq_u32(w[i % 4], vld1q_u32(kRound.data() + 4 * i));
+  const uint32x4_t abcd_before = abcd;
+  abcd = vsha256hq_u32(abcd, efgh, input);
+  efgh = vsha256h2q_u32(efgh, abcd_before, input);
+  if constexpr (i < 15) RoundsFrom<i + 1>(w, abcd, efgh);
+}
+
+UCMSTORE_TARGET_SHA void CompressSha(std::uint32_t* state, const std::byte* blocks,
+                                     std::size_t count) noexcept {
+  uint32x4_t abcd = vld1q_u32(state);
+  uint32x4_t efgh = vld1q_u32(state + 4);
+  for (; count > 0; --count, blocks += kBlock) {
+    const uint32x4_t abcd_before = abcd;
+    const uint32x4_t efgh_before = efgh;
+    uint32x4_t w[4];
+    for (std::size_t i = 0; i < 4; ++i) {
+      const auto* data = reinterpret_cast<const std::uint8_t*>(blocks + 16 * i);
+      w[i] = vreinterpretq_u32_u8(vrev32q_u8(vld1q_u8(data)));
+    }
+    RoundsFrom<0>(w, abcd, efgh);
+    abcd = vaddq_u32(abcd, abcd_before);
+    efgh = vaddq_u32(efgh, efgh_before);
+  }
+  vst1q_u32(state, abcd);
+  vst1q_u32(state + 4, efgh);
+}
+
+bool HasSha() noexcept { return (getauxval(AT_HWCAP) & HWCAP_SHA2) != 0; }
+
 #endif
 
 struct Paths {
@@ -134,7 +183,7 @@ struct Paths {
 
 Paths FindPaths() noexcept {
   Paths paths;
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
   if (HasSha()) paths.list[paths.count++] = {"sha", CompressSha};
 #endif
   paths.list[paths.count++] = {"portable", CompressPortable};

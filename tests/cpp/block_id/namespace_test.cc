@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -111,7 +110,7 @@ TEST(Namespace, RefusesInWords) {
 
 TEST(IdentityFaults, Q02_LabelNeverLeavesTheRoot) {
   test::Random random;
-  const std::regex good("[A-Za-z0-9_][A-Za-z0-9._-]{16,76}");
+  const std::string good = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
   std::vector<std::string> models = {"",
                                      ".",
                                      "..",
@@ -143,8 +142,9 @@ TEST(IdentityFaults, Q02_LabelNeverLeavesTheRoot) {
   std::set<std::string> labels;
   for (const std::string& model : models) {
     const std::string label = Make({{"model", model}}).label();
-    ASSERT_TRUE(std::regex_match(label, good)) << label;
-    ASSERT_EQ(label.find('/'), std::string::npos);
+    ASSERT_TRUE(label.size() >= 18 && label.size() <= 77) << label;
+    ASSERT_EQ(label.find_first_not_of(good), std::string::npos) << label;
+    ASSERT_TRUE(label[0] != '.' && label[0] != '-') << label;
     labels.insert(label);
   }
   EXPECT_EQ(labels.size(), std::set<std::string>(models.begin(), models.end()).size());
