@@ -30,14 +30,44 @@ void AppendEscaped(std::string& out, std::string_view text) {
   }
 }
 
-// Lower case, no separators, at most kMaxCompared characters. ASCII: names are.
-std::string Plain(std::string_view name) {
-  std::string plain;
+bool IsSeparator(char c) { return c == '_' || c == '-' || c == '.' || c == ' '; }
+
+// Its words, in lower case (ASCII: names are), of the first kMaxCompared characters.
+std::vector<std::string> WordsOf(std::string_view name) {
+  std::vector<std::string> words(1);
   for (const char c : name.substr(0, kMaxCompared)) {
-    if (c == '_' || c == '-' || c == '.' || c == ' ') continue;
-    plain += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    if (IsSeparator(c)) {
+      if (!words.back().empty()) words.emplace_back();
+    } else {
+      words.back() += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    }
   }
-  return plain;
+  return words;
+}
+
+std::string Together(const std::vector<std::string>& words) {
+  return std::accumulate(words.begin(), words.end(), std::string());
+}
+
+// Optimal string alignment (Levenshtein's distance and swaps of neighbours).
+std::size_t Edits(const std::string& x, const std::string& y) {
+  // One row for each prefix of x: row[j] is the distance to the first j characters of y.
+  std::vector<std::size_t> before(y.size() + 1);
+  std::vector<std::size_t> above(y.size() + 1);
+  std::vector<std::size_t> row(y.size() + 1);
+  std::iota(above.begin(), above.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= x.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= y.size(); ++j) {
+      const std::size_t change = above[j - 1] + (x[i - 1] == y[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, change});
+      const bool swapped = i > 1 && j > 1 && x[i - 1] == y[j - 2] && x[i - 2] == y[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before.swap(above);
+    above.swap(row);
+  }
+  return above[y.size()];
 }
 
 }  // namespace
@@ -65,30 +95,23 @@ std::string Join(std::span<const std::string> names) {
 }
 
 std::size_t NameDistance(std::string_view a, std::string_view b) {
-  const std::string x = Plain(a);
-  const std::string y = Plain(b);
-  // One row for each prefix of x: row[j] is the distance to the first j characters of y.
-  std::vector<std::size_t> before(y.size() + 1);
-  std::vector<std::size_t> above(y.size() + 1);
-  std::vector<std::size_t> row(y.size() + 1);
-  std::iota(above.begin(), above.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= x.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= y.size(); ++j) {
-      const std::size_t change = above[j - 1] + (x[i - 1] == y[j - 1] ? 0 : 1);
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, change});
-      const bool swapped = i > 1 && j > 1 && x[i - 1] == y[j - 2] && x[i - 2] == y[j - 1];
-      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before.swap(above);
-    above.swap(row);
-  }
-  const std::size_t distance = above[y.size()];
+  constexpr std::size_t kLeastPart = 3;  // shorter ones are in everything
+  constexpr std::size_t kForPart = 2;    // what it costs that only a part is like the other
+  const std::vector<std::string> a_words = WordsOf(a);
+  const std::vector<std::string> b_words = WordsOf(b);
+  const std::string x = Together(a_words);
+  const std::string y = Together(b_words);
+  std::size_t distance = Edits(x, y);
   const std::string& inner = x.size() < y.size() ? x : y;
   const std::string& outer = x.size() < y.size() ? y : x;
-  constexpr std::size_t kLetsInnerCount = 3;  // shorter ones are in everything
-  if (inner.size() >= kLetsInnerCount && outer.find(inner) != std::string::npos) {
-    return std::min<std::size_t>(distance, 2);
+  if (inner.size() >= kLeastPart && outer.find(inner) != std::string::npos) {
+    distance = std::min(distance, kForPart);
+  }
+  for (const std::string& word : a_words) {
+    if (word.size() >= kLeastPart) distance = std::min(distance, kForPart + Edits(word, y));
+  }
+  for (const std::string& word : b_words) {
+    if (word.size() >= kLeastPart) distance = std::min(distance, kForPart + Edits(word, x));
   }
   return distance;
 }

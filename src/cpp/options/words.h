@@ -19,7 +19,8 @@ namespace ucmstore {
 
 // How far apart two names are: the insertions, deletions, changes and swaps of neighbours that turn
 // one into the other, letter case and the separators _ - . and space left aside. A name that holds
-// the other whole ("posix_capacity", "capacity") is near. Looks at the first 64 characters.
+// the other ("posix_capacity", "capacity"), or has a word like it ("storage_root", "roots"), is
+// near. Looks at the first 64 characters.
 [[nodiscard]] std::size_t NameDistance(std::string_view a, std::string_view b);
 
 // The nearest of `names`, the first of equals; "" if there are none.

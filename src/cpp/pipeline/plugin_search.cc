@@ -112,15 +112,19 @@ std::string Report(std::string_view head, std::string_view name, std::span<const
   return text + end;
 }
 
-// The proper name of the stage whose file's name is nearest.
+// The proper name of the stage whose file's name is nearest, of those that can be loaded at all.
 std::string NearestStage(std::string_view wanted, std::span<const std::string> directories) {
-  const std::map<std::string, std::string> files = StageFiles(directories);
-  std::vector<std::string> names;
-  for (const auto& [name, path] : files) names.push_back(name);
-  const std::string nearest(Nearest(wanted, names));
-  if (nearest.empty()) return {};
-  const Result<PluginPtr> plugin = Plugin::Load(files.at(nearest), "");
-  return plugin ? std::string((*plugin)->name()) : nearest;
+  constexpr int kTries = 4;  // each loads code
+  std::map<std::string, std::string> files = StageFiles(directories);
+  for (int i = 0; i < kTries && !files.empty(); ++i) {
+    std::vector<std::string> names;
+    for (const auto& [name, path] : files) names.push_back(name);
+    const std::string nearest(Nearest(wanted, names));
+    const Result<PluginPtr> plugin = Plugin::Load(files.at(nearest), "");
+    if (plugin) return std::string((*plugin)->name());
+    files.erase(nearest);
+  }
+  return {};
 }
 
 }  // namespace
