@@ -108,7 +108,9 @@ class Namespace:
         """A short, harmless name for folders and logs, unique to the fingerprint."""
         return self._core.label
 
-    def derive(self, hashes: object, *, width: int = 32, every: int = 1, tag: str = "") -> Ids:
+    def derive(
+        self, hashes: object, *, width: int = 32, every: int = 1, tag: str | bytes = ""
+    ) -> Ids:
         """Ids from an engine's own chained hashes, many at a time.
 
         `hashes` is one buffer of `width` bytes each, or a sequence of them. Of each group of
@@ -117,11 +119,9 @@ class Namespace:
         """
         width = index_of(width, "width", 1, 1024)
         every = index_of(every, "every", 1, 1 << 31)
-        if not isinstance(tag, str):
-            raise ArgumentTypeError(f"tag is a {type(tag).__name__!r}; give a text")
         if isinstance(hashes, (list, tuple)):
             hashes = _joined(hashes, width)
-        ids = self._core.derive(hashes, width, every, _check_text(tag, "tag"))
+        ids = self._core.derive(hashes, width, every, _bytes(tag, "tag") or b"")
         return np.frombuffer(ids, np.uint8).reshape(-1, 16)
 
     def __eq__(self, other: object) -> bool:

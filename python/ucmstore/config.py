@@ -37,9 +37,11 @@ class StoreConfig:
 
 
 def size_in_bytes(size: int | str, name: str) -> int:
-    """4096, "4096", "512KiB": as the options of type size are written."""
+    """4096, "4096B", "512KiB": as the options of type size are written."""
     if not isinstance(size, str):
         return index_of(size, name, 1, MOST_SHARD_BYTES)
+    if size.strip().isdigit():
+        raise OptionError(f"{name} = {size!r} has no unit; give {size.strip()}B, or a number")
     try:
         number = _core.parse_size(size)
     except ArgumentError as error:

@@ -277,8 +277,12 @@ class Store:
                 failures.append(error)
 
         closer = threading.Thread(target=close, name="ucmstore close")
-        closer.start()
-        closer.join()
+        try:
+            closer.start()
+        except RuntimeError:  # the system has no more threads
+            close()
+        else:
+            closer.join()
         if failures:
             raise failures[0]
 
@@ -314,8 +318,11 @@ class Store:
     # ---- inside ----------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
+        """For calls that do not ask the core, or might wait for threads that a fork has lost."""
         if self._closed:
             raise ClosedError("the store is closed")
+        if not self._core.in_its_process:
+            raise ClosedError("the store was opened before this process was forked; open one here")
 
     def _waiters(self) -> Waiters:
         with self._lock:

@@ -9,6 +9,9 @@ namespace ucmstore::python {
 
 namespace {
 
+// Python's integers may have been signed on their way: what is above was negative.
+constexpr std::uint64_t kMostSigned = std::numeric_limits<std::int64_t>::max();
+
 Status CheckShard(std::optional<std::uint32_t> shard, std::uint32_t shards_per_block) {
   if (!shard || *shard < shards_per_block) return Status::Ok();
   return Status::Error(Code::kInvalidArgument,
@@ -27,7 +30,7 @@ Status CheckShardCount(std::size_t blocks, std::uint32_t shards_of_each) {
 Result<std::uint64_t> Sum(std::span<const std::uint64_t> sizes) {
   std::uint64_t sum = 0;
   for (const std::uint64_t size : sizes) {
-    if (size > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) - sum) {
+    if (size > kMostSigned - sum) {
       return Failure(Code::kInvalidArgument, "sizes: negative, or too large in all");
     }
     sum += size;
@@ -66,6 +69,11 @@ Result<TransferPlan> TransferPlan::Make(const TransferColumns& columns, std::uin
     const auto sum = Sum(sizes);
     if (!sum) return std::unexpected(sum.error());
     for (std::size_t j = 0; j < pieces; ++j) {
+      if (columns.addresses[i * pieces + j] > kMostSigned) {
+        return Failure(Code::kInvalidArgument,
+                       "row " + std::to_string(i) + ": piece " + std::to_string(j) +
+                           " has no address; negative, or no user memory");
+      }
       // The address is the caller's word for memory of his own.
       row[j] = {reinterpret_cast<void*>(columns.addresses[i * pieces + j]), sizes[j]};
     }
