@@ -29,9 +29,14 @@ void ExpectPlain(std::size_t size, std::size_t alignment) {
   EXPECT_TRUE(std::is_trivially_destructible_v<T>);
 }
 
+template <typename Struct, typename Member>
+constexpr std::size_t SizeOf(Member Struct::* /*member*/) {
+  return sizeof(Member);
+}
+
 #define EXPECT_FIELD(type, member, offset, size) \
   EXPECT_EQ(offsetof(type, member), offset##U);  \
-  EXPECT_EQ(sizeof(type::member), size##U)
+  EXPECT_EQ(SizeOf(&type::member), size##U)
 
 #define EXPECT_VALUE(name, value)                    \
   EXPECT_EQ(static_cast<std::int64_t>(name), value); \

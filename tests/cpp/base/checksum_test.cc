@@ -82,7 +82,8 @@ TEST(Checksum, EveryShortLengthAtEveryAlignment) {
 TEST(Checksum, LengthsAroundTheStrides) {
   test::Random random;
   const Bytes bytes = RandomBytes(random, 40'000);
-  for (const std::size_t base : {64, 256, 512, 768, 4096, 12'288, 13'056, 24'576, 36'864}) {
+  for (const std::size_t base :
+       {64U, 256U, 512U, 768U, 4096U, 12'288U, 13'056U, 24'576U, 36'864U}) {
     for (std::size_t size = base - 9; size <= base + 9; ++size) {
       const auto part = std::span(bytes).subspan(size % 16, size);
       const std::uint32_t expected = Reference(part);

@@ -80,7 +80,7 @@ TEST(IdentityFaults, H10_NameHoldsTheWholeId) {
   test::Random random;
   constexpr std::size_t kIds = 1'000'000;
   std::unordered_set<std::string> names;
-  names.reserve(kIds + 200 * 128);
+  names.reserve(kIds + std::size_t{200} * 128);
   const auto check = [&names](const BlockId& id) {
     std::string name = ToHex(id);
     ASSERT_EQ(name.size(), kHexIdSize);

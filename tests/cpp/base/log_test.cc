@@ -96,6 +96,7 @@ TEST(Log, EveryLineIsWrittenOrCounted) {
   {
     Log log(&sink, "s", &clock);
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (std::uint64_t t = 0; t < kThreads; ++t) {
       threads.emplace_back([&log, &clock, t] {
         for (std::uint64_t i = 0; i < kLines; ++i) {

@@ -51,6 +51,7 @@ TEST(Metrics, ThreadsLoseNothing) {
   Counter counter;
   Histogram histogram;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 10'000; ++i) {

@@ -25,7 +25,7 @@ TEST(Status, OkIsEmpty) {
 }
 
 TEST(Status, KeepsWhatFits) {
-  for (const std::size_t size : {0, 1, 246, 247}) {
+  for (const std::size_t size : {0U, 1U, 246U, 247U}) {
     const std::string text(size, 'x');
     const Status status = Status::Error(Code::kBusy, text, 7);
     EXPECT_EQ(status.text(), text);
@@ -36,7 +36,7 @@ TEST(Status, KeepsWhatFits) {
 }
 
 TEST(Status, LongMessageLosesItsMiddle) {
-  for (const std::size_t size : {248, 249, 500, 5000}) {
+  for (const std::size_t size : {248U, 249U, 500U, 5000U}) {
     std::string text(size, 'm');
     text.replace(0, 12, "posix: /root");
     text.replace(size - 12, 12, "is full (28)");

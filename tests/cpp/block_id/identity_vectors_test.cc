@@ -35,12 +35,14 @@ Namespace MakeNamespace(const Json& json) {
 
 std::vector<std::string> IdsOf(const Json& json) {
   std::vector<std::string> ids;
+  ids.reserve(json["ids"].array().size());
   for (const Json& id : json["ids"].array()) ids.push_back(id.text());
   return ids;
 }
 
 std::vector<std::string> Hex(const std::vector<BlockId>& ids) {
   std::vector<std::string> texts;
+  texts.reserve(ids.size());
   for (const BlockId& id : ids) texts.push_back(ToHex(id));
   return texts;
 }

@@ -26,7 +26,7 @@ std::vector<BlockId> IdsOfRank(const Ranks& sizes, bool replicated, const Ranks&
   Fields fields = {{"model", "m"}, {"dtype", "bfloat16"}};
   EXPECT_TRUE(layout.AddTo(fields).ok());
   const Namespace name_space = Namespace::FromFields(fields).value();
-  std::vector<std::uint8_t> hashes(8 * 32);
+  std::vector<std::uint8_t> hashes(256);
   std::iota(hashes.begin(), hashes.end(), std::uint8_t{0});
   std::vector<BlockId> ids(8 / every);
   const Status status = name_space.Derive(hashes, 32, every, layout.Tag(rank).value(), ids);

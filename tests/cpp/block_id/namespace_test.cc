@@ -164,9 +164,9 @@ TEST(Derive, TakesTheLastOfEachGroupAndDropsTheRest) {
   ASSERT_EQ(grouped.size(), 2U);
   // Only the last hash of a group counts.
   Hashes changed(hashes);
-  for (const std::size_t i : {0, 1, 2, 4, 5, 6, 8, 9, 10}) changed[i * 32] ^= 1;
+  for (const std::size_t i : {0U, 1U, 2U, 4U, 5U, 6U, 8U, 9U, 10U}) changed[i * 32] ^= 1;
   EXPECT_EQ(Derive(name_space, changed, 32, 4), grouped);
-  for (const std::size_t i : {3, 7}) {
+  for (const std::size_t i : {3U, 7U}) {
     Hashes other(hashes);
     other[i * 32 + 31] ^= 1;
     EXPECT_NE(Derive(name_space, other, 32, 4)[i / 4], grouped[i / 4]);
