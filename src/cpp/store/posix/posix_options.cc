@@ -19,7 +19,7 @@ std::span<const OptionSpecV1> PosixOptions() noexcept {
        .type = OptionType::kSize,
        .flags = 0,
        .default_text = "0",
-       .range = "0..",
+       .range = "",
        .help = "Bytes on disk, in all roots together, that reclaim keeps below; 0: no limit."},
       {.name = "io",
        .type = OptionType::kString,
