@@ -16,7 +16,7 @@ run("${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${WORK}/prefix")
 file(RENAME "${WORK}/prefix" "${prefix}")
 
 file(GLOB_RECURSE installed RELATIVE "${prefix}" "${prefix}/*")
-if(installed MATCHES "ucmstore_fault|_core\\.")
+if(installed MATCHES "libucmstore_fault|/_core\\.")
   message(FATAL_ERROR "installed, but should not be: ${installed}")
 endif()
 
