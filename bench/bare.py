@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
+PREFIX_DIGITS = 3  # as in bare.cc
 _SOURCE = Path(__file__).parent / "cpp" / "bare.cc"
 
 
@@ -47,12 +48,12 @@ def _pointer(array: npt.NDArray[np.generic]) -> ctypes.c_void_p:
 
 
 class Folder:
-    """A folder with the 16 prefix folders that a store's namespace has."""
+    """A folder with the prefix folders that a store's namespace has."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        for digit in "0123456789abcdef":
-            (path / digit).mkdir(parents=True, exist_ok=True)
+        for prefix in range(16**PREFIX_DIGITS):
+            (path / f"{prefix:0{PREFIX_DIGITS}x}").mkdir(parents=True, exist_ok=True)
         self._fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ucmstore
+from bench.bare import PREFIX_DIGITS
 
 Bytes = npt.NDArray[np.uint8]
 NAMESPACE = ucmstore.Namespace(model="bench", dtype="uint8")
@@ -27,7 +28,8 @@ def open_posix(
         shard_size=block_bytes // shards,
         shards_per_block=shards,
         namespace=NAMESPACE,
-        stages={"posix": {"roots": [str(root)], **posix}},
+        log_level="error",  # no capacity is set, and that is meant
+        stages={"posix": {"roots": [str(root)], "prefix_digits": PREFIX_DIGITS, **posix}},
     )
 
 

@@ -3,7 +3,7 @@
 // The loops a store is measured against: the system calls that no file store can do without, on one
 // thread, with nothing around them. Built as a shared object by bench/support.py and called from
 // the process that measures the store, in turns with it.
-// Ids are 16 bytes each; the file of an id is <folder>/<first digit>/<32 digits>, as a store's is.
+// Ids are 16 bytes each; the file of an id is <folder>/<first 3 digits>/<32 digits>, as a store's is.
 // Each function gives the nanoseconds it took, or -errno. Thread-safe: no state.
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,14 +25,16 @@ std::int64_t NowNs() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-// "<digit>/<32 digits>", then, if temporary, ".tmp".
+// "<3 digits>/<32 digits>", then, if temporary, ".tmp".
 struct Name {
-  std::array<char, 40> text{};
+  std::array<char, 48> text{};
 
   Name(const std::uint8_t* id, bool temporary) {
     constexpr char kDigits[] = "0123456789abcdef";
     char* out = text.data();
     *out++ = kDigits[id[0] >> 4U];
+    *out++ = kDigits[id[0] & 15U];
+    *out++ = kDigits[id[1] >> 4U];
     *out++ = '/';
     for (const std::uint8_t byte : std::span(id, 16)) {
       *out++ = kDigits[byte >> 4U];

@@ -111,7 +111,7 @@ def test_two_traces_never_share_blocks(tmp_path: Path) -> None:
 
 
 def block_count(root: Path) -> int:
-    return sum(1 for path in root.glob("*/?/*") if len(path.name) == 32)
+    return sum(1 for path in root.glob("*/*/*") if len(path.name) == 32)
 
 
 @pytest.mark.parametrize("blocks", [1, 150, 900])
@@ -159,7 +159,7 @@ def test_replay_finds_wrong_bytes(tmp_path: Path) -> None:
 def test_replay_dumps_again_what_was_refused_as_corrupt(tmp_path: Path) -> None:
     path = write_trace(tmp_path / "trace.jsonl", [[1, 2, 3]])
     replay(path, tmp_path)
-    for block in tmp_path.glob("*/?/*"):
+    for block in tmp_path.glob("*/*/*"):
         data = bytearray(block.read_bytes())
         data[77] ^= 1
         block.write_bytes(data)

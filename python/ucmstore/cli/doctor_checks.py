@@ -17,10 +17,12 @@ import resource
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
+import ucmstore
 from ucmstore.cli.output import human_bytes
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -41,16 +43,10 @@ class Finding:
 
 def check_versions() -> Finding:
     """The package, the interpreter and what the package stands on."""
-    parts = [f"Python {platform.python_version()}"]
-    for package in ("ucmstore", "numpy"):
-        try:
-            parts.insert(
-                -1 if package == "ucmstore" else len(parts),
-                f"{package} {metadata.version(package)}",
-            )
-        except metadata.PackageNotFoundError:
-            parts.append(f"{package} (not installed as a package)")
-    found = ", ".join(parts)
+    found = (
+        f"ucmstore {ucmstore.__version__}, Python {platform.python_version()}, "
+        f"numpy {np.__version__}"
+    )
     return Finding("versions", "ok", found)
 
 

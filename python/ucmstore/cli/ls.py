@@ -112,4 +112,4 @@ def inspect_command(
             }
         )
     else:
-        stdout().print(facts(f"{path}", fields))
+        stdout().print(facts(f"{path}", [(name, value.rstrip()) for name, value in fields]))

@@ -47,6 +47,8 @@ def _table(scope: Scope) -> Table:
     table = Table(title=f"{_heading(scope)}  {scope.version}", title_justify="left")
     for heading in ("option", "type", "default", "range", "what it does"):
         table.add_column(heading, overflow="fold")
+    if not scope.options:
+        table.add_row("(none)")
     for option in scope.options:
         table.add_row(
             *map(escape, (option.name, option.type, _default(option), option.range, option.help))

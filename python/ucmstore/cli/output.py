@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -32,6 +33,8 @@ EXIT_GOOD = 0
 EXIT_BAD = 1
 EXIT_USAGE = 2
 
+_WIDTH_OF_A_FILE = 120  # a pipe has no width, and a path is long
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -40,7 +43,10 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document 
 
 def stdout() -> Console:
     """The console of results. Made anew each time, since tests replace the stream."""
-    return Console(highlight=False, soft_wrap=False)
+    console = Console(highlight=False, soft_wrap=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _WIDTH_OF_A_FILE
+    return console
 
 
 def stderr() -> Console:

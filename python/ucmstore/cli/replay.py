@@ -104,7 +104,8 @@ def _rows(figures: Figures, seconds: float) -> list[tuple[str, str]]:
             f"{human_duration(figures.latency_s(name, 50))} / "
             f"{human_duration(figures.latency_s(name, 99))}",
         )
-        for name in ("lookup", "load", "dump")
+        for name, samples in figures.nanoseconds.items()
+        if samples
     ]
     rows.append(("mismatches", f"{figures.mismatches:,}"))
     for name, count in (
