@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -27,8 +28,10 @@ struct PosixConfig {
   Geometry geometry{.shard_size = 8192, .shards_per_block = 4};
   OptionMap options;  // besides roots
   std::string content = "raw";
+  std::string namespace_text = "model: test\n";
   std::string label = "test-0123456789abcdef";
-  std::uint8_t fingerprint = 7;  // each of its bytes
+  std::uint8_t fingerprint = 7;               // each of its bytes, if there is no
+  std::vector<std::uint8_t> own_fingerprint;  // 32 of them
   std::uint32_t workers = 4;
   FileSystem* fs = &FileSystem::Real();
 };
@@ -114,9 +117,10 @@ class PosixStore final : public TestStore {
     setup.shards_per_block = config.geometry.shards_per_block;
     setup.options = options->values().data();
     setup.option_count = static_cast<std::uint32_t>(options->values().size());
-    setup.namespace_text = "model: test\n";
+    setup.namespace_text = config.namespace_text.c_str();
     setup.namespace_label = config.label.c_str();
     std::memset(setup.fingerprint, config.fingerprint, sizeof(setup.fingerprint));
+    std::ranges::copy(config.own_fingerprint, std::begin(setup.fingerprint));
     setup.content = config.content.c_str();
     setup.runtime = runtime_.get();
     return stage_->Setup(setup);
