@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
-PREFIX_DIGITS = 3  # as in bare.cc
 _SOURCE = Path(__file__).parent / "cpp" / "bare.cc"
 
 
@@ -50,10 +49,11 @@ def _pointer(array: npt.NDArray[np.generic]) -> ctypes.c_void_p:
 class Folder:
     """A folder with the prefix folders that a store's namespace has."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, prefix_digits: int) -> None:
         self.path = path
-        for prefix in range(16**PREFIX_DIGITS):
-            (path / f"{prefix:0{PREFIX_DIGITS}x}").mkdir(parents=True, exist_ok=True)
+        self._digits = ctypes.c_uint32(prefix_digits)
+        for prefix in range(16**prefix_digits):
+            (path / f"{prefix:0{prefix_digits}x}").mkdir(parents=True, exist_ok=True)
         self._fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Folder:
         """fstatat for each id: nanoseconds, and how many are there."""
         found = ctypes.c_uint64()
         spent = _library().bare_stat(
-            self._fd, _pointer(ids), ctypes.c_uint64(len(ids)), ctypes.byref(found)
+            self._fd, self._digits, _pointer(ids), ctypes.c_uint64(len(ids)), ctypes.byref(found)
         )
         return _check(spent, "bare_stat"), found.value
 
@@ -82,6 +82,7 @@ class Folder:
         each = np.zeros(len(ids), dtype=np.int64)
         spent = loop(
             self._fd,
+            self._digits,
             _pointer(ids),
             ctypes.c_uint64(len(ids)),
             _pointer(data),

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 import ucmstore
-from bench.bare import PREFIX_DIGITS
 
 Bytes = npt.NDArray[np.uint8]
 NAMESPACE = ucmstore.Namespace(model="bench", dtype="uint8")
@@ -29,7 +28,7 @@ def open_posix(
         shards_per_block=shards,
         namespace=NAMESPACE,
         log_level="error",  # no capacity is set, and that is meant
-        stages={"posix": {"roots": [str(root)], "prefix_digits": PREFIX_DIGITS, **posix}},
+        stages={"posix": {"roots": [str(root)], **posix}},
     )
 
 

@@ -2,13 +2,14 @@
 """Dump and load of whole blocks against the bare loops open/pwrite/rename and open/pread, which
 write no footer and check no checksum. Ratios above 1 mean that the store is faster.
 
-Both loops exist twice: through the page cache, as plain code would, and past it (O_DIRECT). Before
-a timed run everything dirty is written, so that no run pays for another.
+Like is compared with like: a store that goes past the page cache with a loop that does (O_DIRECT),
+a buffered store with a buffered loop. The lines "as it comes against a buffered loop" are not alike:
+the store waits for the disk, the loop for memory. Before a timed run everything dirty is written,
+so that no run pays for another.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,15 +36,18 @@ from bench.stores import namespace_folder, open_posix
 SIZES = (256 << 10, 1 << 20, 4 << 20)
 RUN_BYTES = 128 << 20
 SHARDS = 4
+PREFIX_DIGITS = 1  # few folders, so that emptying them between runs is quick
 TARGET = 0.95
 
 
 @dataclass
 class Medium:
-    """One store and the folders of the bare loops, on the same file system."""
+    """One store, and the folder of the bare loops, on the same file system."""
 
     folder: Path
+    root: Path  # of the store
     store: ucmstore.Store
+    direct: bool  # whether the store goes past the page cache
     bare: Folder
     data: Bytes  # n blocks: source of dumps
     landing: Bytes  # n blocks: destination of loads
@@ -56,12 +60,21 @@ class Medium:
 
     def clear(self) -> None:
         """Remove every block of store and loops, and let the disk come to rest."""
-        for top in (namespace_folder(self.folder / "store"), self.bare.path):
+        for top in (namespace_folder(self.root), self.bare.path):
             for prefix in top.iterdir():
                 if prefix.is_dir():
                     for path in prefix.iterdir():
                         path.unlink()
         settle(self.folder)
+
+    def keep(self) -> Bytes:
+        """Store `data` in store and bare folder for the loads to come; give the ids."""
+        self.clear()
+        ids = random_ids(self.count, self.random)
+        self.store.dump(ids, source=self.data).wait()
+        self.bare.write(ids, self.data, direct=False)
+        settle(self.folder)
+        return ids
 
 
 def _size_name(size: int) -> str:
@@ -152,39 +165,51 @@ def _ratio(
     )
 
 
-def _figures_of(medium: Medium, size: int, pairs: int) -> list[Figure]:
+def _word(direct: bool) -> str:
+    return "direct" if direct else "buffered"
+
+
+def _dump_figures(medium: Medium, size: int, pairs: int) -> list[Figure]:
+    setting = f"{medium.count} new blocks, {RUN_BYTES >> 20} MiB, {SHARDS} shards a block"
+    cases = [(medium.direct, False, TARGET), (medium.direct, True, None)]
+    if medium.direct:
+        cases.append((False, False, None))
     figures = []
-    word = _size_name(size)
-    setting = (
-        f"{medium.count} new blocks of {word} ({RUN_BYTES >> 20} MiB), {SHARDS} shards a block"
-    )
-    for direct in (False, True):
-        against = f"against a {'direct' if direct else 'buffered'} loop"
-        target = TARGET if not direct else None
-        for each in (False, True):
-            ours, raw = in_turns(pairs, *_dump_runs(medium, each, direct))
-            what = f"dump, {word}, {'one block a task, p50' if each else 'one task'}, {against}"
-            figures.append(
-                _ratio(
-                    what, setting, ours, raw, None if each else target, None if each else RUN_BYTES
-                )
-            )
-    medium.clear()
-    ids = random_ids(medium.count, medium.random)
-    medium.store.dump(ids, source=medium.data).wait()
-    medium.bare.write(ids, medium.data, direct=False)
-    settle(medium.folder)
-    setting = setting.replace(" new", "")
-    for cold, direct in ((True, False), (True, True), (False, False)):
-        against = f"against a {'direct' if direct else 'buffered'} loop"
-        state = "not in the page cache" if cold else "page cache left as it is"
-        for each in (False, True):
-            ours, raw = in_turns(pairs, *_load_runs(medium, ids, each, direct, cold))
-            what = f"load, {word}, {'one block a task, p50' if each else 'one task'}, {against}"
-            target = TARGET if cold and not direct and not each else None
-            figures.append(
-                _ratio(what, f"{setting}, {state}", ours, raw, target, None if each else RUN_BYTES)
-            )
+    for loop_is_direct, each, target in cases:
+        ours, raw = in_turns(pairs, *_dump_runs(medium, each, loop_is_direct))
+        who = _word(medium.direct) if loop_is_direct == medium.direct else "as it comes"
+        what = (
+            f"dump, {_size_name(size)}, {'one block a task, p50' if each else 'one task'}: "
+            f"{who} against a {_word(loop_is_direct)} loop"
+        )
+        figures.append(_ratio(what, setting, ours, raw, target, None if each else RUN_BYTES))
+    return figures
+
+
+def _load_figures(medium: Medium, size: int, pairs: int) -> list[Figure]:
+    ids = medium.keep()
+    setting = f"{medium.count} blocks, {RUN_BYTES >> 20} MiB, {SHARDS} shards a block"
+    direct = medium.direct
+    cases: list[tuple[bool, bool, bool, float | None]] = [
+        (direct, True, False, TARGET),  # loop is direct, cold, one block a task, target
+        (direct, True, True, None),
+    ]
+    if not direct:
+        cases += [(False, False, False, TARGET), (False, False, True, None)]
+    else:
+        cases.append((False, False, False, None))
+    figures = []
+    for loop_is_direct, cold, each, target in cases:
+        if not cold:  # so that the first run is as warm as the others
+            medium.bare.read(ids, medium.landing, direct=False)
+        runs = _load_runs(medium, ids, each, loop_is_direct, cold)
+        ours, raw = in_turns(pairs, *runs)
+        who = _word(direct) if loop_is_direct == direct else "as it comes"
+        what = (
+            f"load, {_size_name(size)}, {'one block a task, p50' if each else 'one task'}: "
+            f"{who} against a {_word(loop_is_direct)} loop, {'cold' if cold else 'warm'}"
+        )
+        figures.append(_ratio(what, setting, ours, raw, target, None if each else RUN_BYTES))
     return figures
 
 
@@ -193,20 +218,18 @@ def run(root: Path | None, pairs: int) -> list[Figure]:
     figures: list[Figure] = []
     for size in SIZES:
         count = RUN_BYTES // size
-        with scratch(root) as folder:
-            (folder / "store").mkdir()
-            with open_posix(folder / "store", size, SHARDS) as store:
-                bare = Folder(folder / "bare")
-                medium = Medium(
-                    folder,
-                    store,
-                    bare,
-                    aligned(count, size),
-                    aligned(count, size),
-                    np.random.default_rng(size),
-                )
-                store.dump(random_ids(1, medium.random), source=medium.data[:1]).wait()
-                figures += _figures_of(medium, size, pairs)
+        data, landing = aligned(count, size), aligned(count, size)
+        random = np.random.default_rng(size)
+        for direct in (True, False):
+            with scratch(root) as folder:
+                bare = Folder(folder / "bare", PREFIX_DIGITS)
+                place = folder / "store"
+                place.mkdir()
+                mode = "auto" if direct else "buffered"
+                with open_posix(place, size, SHARDS, io=mode, prefix_digits=PREFIX_DIGITS) as store:
+                    medium = Medium(folder, place, store, direct, bare, data, landing, random)
+                    store.dump(random_ids(1, random), source=data[:1]).wait()  # starts threads
+                    figures += _dump_figures(medium, size, pairs)
+                    figures += _load_figures(medium, size, pairs)
                 bare.close()
-                shutil.rmtree(folder / "bare")
     return figures

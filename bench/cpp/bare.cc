@@ -3,8 +3,9 @@
 // The loops a store is measured against: the system calls that no file store can do without, on one
 // thread, with nothing around them. Built as a shared object by bench/support.py and called from
 // the process that measures the store, in turns with it.
-// Ids are 16 bytes each; the file of an id is <folder>/<first 3 digits>/<32 digits>, as a store's is.
-// Each function gives the nanoseconds it took, or -errno. Thread-safe: no state.
+// Ids are 16 bytes each; the file of an id is <folder>/<first digits>/<32 digits>, as a store's is.
+// `prefix_digits`: at most 5. Each function gives the nanoseconds it took, or -errno. No state, so
+// thread-safe.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -25,16 +26,16 @@ std::int64_t NowNs() {
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
 }
 
-// "<3 digits>/<32 digits>", then, if temporary, ".tmp".
+// "<first digits>/<32 digits>", then, if temporary, ".tmp".
 struct Name {
   std::array<char, 48> text{};
 
-  Name(const std::uint8_t* id, bool temporary) {
+  Name(const std::uint8_t* id, std::uint32_t prefix_digits, bool temporary) {
     constexpr char kDigits[] = "0123456789abcdef";
     char* out = text.data();
-    *out++ = kDigits[id[0] >> 4U];
-    *out++ = kDigits[id[0] & 15U];
-    *out++ = kDigits[id[1] >> 4U];
+    for (std::uint32_t i = 0; i < prefix_digits; ++i) {
+      *out++ = kDigits[i % 2 == 0 ? id[i / 2] >> 4U : id[i / 2] & 15U];
+    }
     *out++ = '/';
     for (const std::uint8_t byte : std::span(id, 16)) {
       *out++ = kDigits[byte >> 4U];
@@ -72,13 +73,15 @@ int ReadWhole(int fd, char* data, std::uint64_t size) {
 #define BENCH_EXPORT extern "C" __attribute__((visibility("default")))
 
 // Stats each id's file; `found` gets how many there are.
-BENCH_EXPORT std::int64_t bare_stat(int folder, const std::uint8_t* ids, std::uint64_t count,
+BENCH_EXPORT std::int64_t bare_stat(int folder, std::uint32_t prefix_digits,
+                                    const std::uint8_t* ids, std::uint64_t count,
                                     std::uint64_t* found) {
   const std::int64_t begin = NowNs();
   *found = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
     struct stat status {};
-    if (fstatat(folder, Name(ids + 16 * i, false).c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
+    const Name name(ids + 16 * i, prefix_digits, false);
+    if (fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
       ++*found;
     } else if (errno != ENOENT) {
       return -errno;
@@ -88,22 +91,22 @@ BENCH_EXPORT std::int64_t bare_stat(int folder, const std::uint8_t* ids, std::ui
 }
 
 // Writes each block to a temporary name and renames it. `each_ns`: one figure a block, or null.
-BENCH_EXPORT std::int64_t bare_write(int folder, const std::uint8_t* ids, std::uint64_t count,
+BENCH_EXPORT std::int64_t bare_write(int folder, std::uint32_t prefix_digits,
+                                     const std::uint8_t* ids, std::uint64_t count,
                                      const char* data, std::uint64_t block_bytes, int direct,
                                      std::int64_t* each_ns) {
   const std::int64_t begin = NowNs();
   std::int64_t last = begin;
   for (std::uint64_t i = 0; i < count; ++i) {
-    const Name temporary(ids + 16 * i, true);
+    const Name temporary(ids + 16 * i, prefix_digits, true);
     const int flags = O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | (direct != 0 ? O_DIRECT : 0);
     const int fd = openat(folder, temporary.c_str(), flags, 0600);
     if (fd < 0) return -errno;
     const int error = WriteWhole(fd, data + block_bytes * i, block_bytes);
     close(fd);
     if (error != 0) return -error;
-    if (renameat(folder, temporary.c_str(), folder, Name(ids + 16 * i, false).c_str()) != 0) {
-      return -errno;
-    }
+    const Name final_name(ids + 16 * i, prefix_digits, false);
+    if (renameat(folder, temporary.c_str(), folder, final_name.c_str()) != 0) return -errno;
     const std::int64_t now = NowNs();
     if (each_ns != nullptr) each_ns[i] = now - last;
     last = now;
@@ -112,14 +115,15 @@ BENCH_EXPORT std::int64_t bare_write(int folder, const std::uint8_t* ids, std::u
 }
 
 // Reads each block whole.
-BENCH_EXPORT std::int64_t bare_read(int folder, const std::uint8_t* ids, std::uint64_t count,
+BENCH_EXPORT std::int64_t bare_read(int folder, std::uint32_t prefix_digits,
+                                    const std::uint8_t* ids, std::uint64_t count,
                                     char* data, std::uint64_t block_bytes, int direct,
                                     std::int64_t* each_ns) {
   const std::int64_t begin = NowNs();
   std::int64_t last = begin;
   for (std::uint64_t i = 0; i < count; ++i) {
     const int flags = O_RDONLY | O_CLOEXEC | (direct != 0 ? O_DIRECT : 0);
-    const int fd = openat(folder, Name(ids + 16 * i, false).c_str(), flags);
+    const int fd = openat(folder, Name(ids + 16 * i, prefix_digits, false).c_str(), flags);
     if (fd < 0) return -errno;
     const int error = ReadWhole(fd, data + block_bytes * i, block_bytes);
     close(fd);
