@@ -15,6 +15,9 @@ std::vector<StackLine> Stacks() {
       {"Dram"},
       {"Fault|Dram"},
       {"Fault|Fault|Dram"},
+      {"Posix", {{"posix.roots", "$MEMORY/a"}}, true},
+      {"Fault|Posix", {{"posix.roots", "$MEMORY/a"}}, true},
+      {"Fault|Posix", {{"posix.roots", "$DISK/a"}}, true},
   };
 }
 
@@ -30,10 +33,16 @@ bool Case::has_fault() const {
   return stages.size() > 1 && stages[stages.size() - 2] == "Fault";
 }
 
+bool Case::on_disk() const {
+  return std::ranges::any_of(stack.options, [](const auto& option) {
+    return option.second.find("$DISK") != std::string::npos;
+  });
+}
+
 std::string Case::name() const {
   std::string text = stack.spec;
   std::ranges::replace(text, '|', '_');
-  return text + "_" + std::to_string(geometry.shards_per_block) + "x" +
+  return text + (on_disk() ? "_disk_" : "_") + std::to_string(geometry.shards_per_block) + "x" +
          std::to_string(geometry.shard_size) + (through_pipeline ? "_pipeline" : "");
 }
 
@@ -43,17 +52,33 @@ std::vector<Case> AllCases() {
     for (const Geometry& geometry : kGeometries) cases.push_back({stack, geometry, false});
     cases.push_back({stack, kPipelines, true});
   }
+  std::erase_if(cases, [](const Case& c) {
+    return c.on_disk() && !c.through_pipeline && c.geometry.shards_per_block > 2;
+  });
   return cases;
 }
 
 std::vector<Case> RawCases() {
   std::vector<Case> cases;
   for (const StackLine& stack : Stacks()) cases.push_back({stack, kUsual, false});
+  std::erase_if(cases, [](const Case& c) { return c.on_disk(); });
   return cases;
 }
 
 std::vector<Case> FaultCases() {
   std::vector<Case> cases = AllCases();
+  std::erase_if(cases, [](const Case& c) { return !c.has_fault(); });
+  return cases;
+}
+
+std::vector<Case> SharedCases() {
+  std::vector<Case> cases = AllCases();
+  std::erase_if(cases, [](const Case& c) { return !c.stack.outlives_store; });
+  return cases;
+}
+
+std::vector<Case> SharedFaultCases() {
+  std::vector<Case> cases = SharedCases();
   std::erase_if(cases, [](const Case& c) { return !c.has_fault(); });
   return cases;
 }
@@ -72,8 +97,10 @@ Contract::Contract() {
   config_.geometry = GetParam().geometry;
   config_.options = GetParam().stack.options;
   for (auto& [key, value] : config_.options) {
-    if (const std::size_t at = value.find("$DIR"); at != std::string::npos) {
-      value.replace(at, 4, dir_.string());
+    for (const auto& [word, dir] : {std::pair<std::string, const TempDir*>("$MEMORY", &memory_),
+                                    std::pair<std::string, const TempDir*>("$DISK", &disk_)}) {
+      const std::size_t at = value.find(word);
+      if (at != std::string::npos) value.replace(at, word.size(), dir->string());
     }
   }
   if (GetParam().has_fault()) {
@@ -86,6 +113,7 @@ Contract::Contract() {
 }
 
 TestStore& Contract::store() {
+  const MutexLock lock(mutex_);
   if (store_ == nullptr) {
     store_ = GetParam().through_pipeline ? OpenPipeline(config_) : OpenRaw(config_);
     if (store_ == nullptr) throw std::runtime_error("the stack under test could not be opened");

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "support/batch.h"
 #include "support/fault_control.h"
 #include "support/temp_dir.h"
@@ -22,7 +23,7 @@ namespace ucmstore::test {
 // A line of the table of stacks.
 struct StackLine {
   const char* spec;
-  OptionTexts options = {};  // "$DIR" in a value: a fresh directory
+  OptionTexts options = {};  // in a value, $MEMORY is a fresh directory in memory, $DISK on disk
   bool outlives_store = false;  // a block that was stored is there when the store is opened again
 };
 
@@ -32,15 +33,20 @@ struct Case {
   bool through_pipeline = false;  // else raw: the frozen tables alone
 
   [[nodiscard]] bool has_fault() const;
+  [[nodiscard]] bool on_disk() const;
   [[nodiscard]] std::string name() const;
 };
 
-// All stacks with all geometries, raw, and each stack once through the Pipeline.
+// All stacks with all geometries, raw, and each stack once through the Pipeline. (On disk, where
+// files are slow to make, with fewer geometries.)
 [[nodiscard]] std::vector<Case> AllCases();
-// Those that tests of misused descriptors and of small limits need: raw, one geometry.
+// For long tests, and those of misused descriptors: raw, one geometry, in memory.
 [[nodiscard]] std::vector<Case> RawCases();
 // Those whose lowest non-terminal stage is a Fault that can be steered.
 [[nodiscard]] std::vector<Case> FaultCases();
+// Those whose blocks outlive the store; and of them those with a Fault.
+[[nodiscard]] std::vector<Case> SharedCases();
+[[nodiscard]] std::vector<Case> SharedFaultCases();
 [[nodiscard]] std::vector<Case> BlocksOfManyShards(std::vector<Case> cases);  // more than one
 [[nodiscard]] std::string CaseName(const testing::TestParamInfo<Case>& info);
 void PrintTo(const Case& c, std::ostream* out);
@@ -53,7 +59,7 @@ class Contract : public testing::TestWithParam<Case> {
   [[nodiscard]] std::uint32_t shards() const { return config_.geometry.shards_per_block; }
   // What the store is opened with; a test may change it before the first use of store().
   [[nodiscard]] StackConfig& config() { return config_; }
-  // Opened when first asked for.
+  // Opened when first asked for. Any thread may ask.
   [[nodiscard]] TestStore& store();
   // Another one of the same config: on the same directory, if the stack has one.
   [[nodiscard]] std::unique_ptr<TestStore> OpenAnother();
@@ -65,10 +71,12 @@ class Contract : public testing::TestWithParam<Case> {
 
  private:
   const std::uint64_t family_ = NextNonce();  // ids of their own for each test
-  TempDir dir_;
+  TempDir memory_{TempDir::Memory()};
+  TempDir disk_;
   std::string fault_name_;
   std::string fault_label_;
   StackConfig config_;
+  Mutex mutex_;
   std::unique_ptr<TestStore> store_;
 };
 

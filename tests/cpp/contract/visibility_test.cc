@@ -249,7 +249,12 @@ TEST_P(IncompleteContract, S10_AWholeDumpOfAnAbortedBlockSimplyWorks) {
   ExpectWhole(Id(0), nonce);
 }
 
-TEST_P(IncompleteContract, S10_ThousandsOfAbandonedBlocksHarmNobody) {
+INSTANTIATE_TEST_SUITE_P(, IncompleteContract, testing::ValuesIn(BlocksOfManyShards(AllCases())),
+                         CaseName);
+
+class AbandonedContract : public IncompleteContract {};
+
+TEST_P(AbandonedContract, S10_ThousandsOfAbandonedBlocksHarmNobody) {
   const std::uint64_t nonce = NextNonce();
   ASSERT_TRUE(DumpBlock(store(), geometry(), Id(9999), nonce).ok());
   for (std::uint64_t b = 0; b < 2000; ++b) ASSERT_TRUE(DumpFirstOf(b).ok()) << b;
@@ -266,8 +271,7 @@ TEST_P(IncompleteContract, S10_ThousandsOfAbandonedBlocksHarmNobody) {
   DumpInOrder(Id(5000), order);
 }
 
-INSTANTIATE_TEST_SUITE_P(, IncompleteContract, testing::ValuesIn(BlocksOfManyShards(AllCases())),
-                         CaseName);
+INSTANTIATE_TEST_SUITE_P(, AbandonedContract, testing::ValuesIn(RawCases()), CaseName);
 
 class AgeContract : public VisibilityContract {
  protected:
