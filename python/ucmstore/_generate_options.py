@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, Required, TypeAlias, TypedDict
 
 Size: TypeAlias = int | str  # bytes, or a text such as "512KiB"
 Texts: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]  # one, or several
@@ -56,7 +56,10 @@ def _lines(options: list[dict[str, Any]]) -> list[str]:
             _help(option), 94, initial_indent="    # ", subsequent_indent="    # ",
             break_on_hyphens=False,
         )  # fmt: skip
-        lines.append(f"    {option['name']}: {_type(option)}")
+        kind = _type(option)
+        if option["default"] is None:
+            kind = f"Required[{kind}]"
+        lines.append(f"    {option['name']}: {kind}")
     return lines
 
 

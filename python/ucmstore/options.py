@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Literal, TypeAlias, TypedDict
+from typing import Literal, Required, TypeAlias, TypedDict
 
 Size: TypeAlias = int | str  # bytes, or a text such as "512KiB"
 Texts: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]  # one, or several
@@ -28,11 +28,40 @@ class NullOptions(TypedDict, total=False):
     # None yet.
 
 
+class PosixOptions(TypedDict, total=False):
+    """Of the stage Posix."""
+
+    # Folders that keep the blocks; the id chooses one. Append new ones at the end. (must be
+    # given)
+    roots: Required[Texts]
+    # Bytes on disk, in all roots together, that reclaim keeps below; 0: no limit. (default:
+    # 0)
+    capacity: Size
+    # auto: past the page cache where the file system can; direct: that or an error. (default:
+    # auto)
+    io: Literal["auto", "direct", "buffered"]
+    # data: a dump waits until its blocks survive a power cut; none: they may be lost.
+    # (default: none)
+    durability: Literal["none", "data"]
+    # Create a root that is missing, if the folder above it exists. (default: true)
+    create_root: bool
+    # Who may read and write what is stored: the owner, its group, or everybody. (default:
+    # private)
+    mode: Literal["private", "group", "world"]
+    # Digits of an id that name its folder, in a new namespace; an old one keeps its own.
+    # (default: 3; 1..5)
+    prefix_digits: int
+    # Footers kept in memory for loads of single shards; 8 MiB at most in any case. (default:
+    # 1024; 0..65536)
+    footer_cache_entries: int
+
+
 class StageOptions(TypedDict, total=False):
     """A keyword of `open` for each stage."""
 
     dram: DramOptions | None
     null: NullOptions | None
+    posix: PosixOptions | None
 
 
 class OpenOptions(StageOptions, total=False):

@@ -307,10 +307,10 @@ class Store:
     def __del__(self) -> None:
         if self._closed:
             return
-        warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
+        self._closed = True
         with contextlib.suppress(Error):
             self._core.close(_DEFAULT_CLOSE_MS)
-        self._closed = True
+        warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("an open store cannot be pickled; pickle store.config and open that")

@@ -37,6 +37,7 @@ def open_store(spec: str = "Dram", **options: Any) -> ucmstore.Store:
         "shards_per_block": SHARDS,
         "namespace": NAMESPACE,
         "workers": 4,
+        "log_level": "error",  # warnings are for those who read them
         **options,
     }
     return ucmstore.open(spec, **options)

@@ -22,6 +22,7 @@ from api_support import (
     make_ids,
     make_rows,
     open_store,
+    running,
     until,
 )
 from ucmstore import Code
@@ -361,9 +362,10 @@ def test_a_full_task_table_is_busy_and_heals() -> None:
     with faulty(max_tasks=4) as (store, fault):
         ids, rows = stored(store, 1)
         rule = fault.arm("load hold")
-        tasks = [store.load(ids, np.zeros_like(rows)) for _ in range(4)]
+        shard = np.zeros((1, SHARD), np.uint8)
+        tasks = [store.load(ids, shard.copy(), shard=0) for _ in range(4)]
         with pytest.raises(ucmstore.BusyError):
-            store.load(ids, np.zeros_like(rows))
+            store.load(ids, shard, shard=0)
         fault.disarm(rule)
         fault.release(rule)
         for task in tasks:
@@ -374,14 +376,14 @@ def test_a_full_task_table_is_busy_and_heals() -> None:
 def test_prefix_lookups_of_a_closed_store_end() -> None:
     with faulty() as (store, fault):
         rule = fault.arm("lookup hold")
-        running = [store.lookup_prefix_async(make_ids(1)) for _ in range(6)]
+        lookups = [store.lookup_prefix_async(make_ids(1)) for _ in range(6)]
         fault.wait_held(rule, 4)  # as many as there are threads; two wait behind them
-        until(lambda: sum(lookup.running() for lookup in running) == 4, "four run")
-        store.close()
-        for lookup in running[4:]:
+        with running(lambda: store.close(timeout=30)):
+            until(lambda: store.closed, "it closes")
+            fault.disarm(rule)
+            fault.release(rule)
+        for lookup in lookups:
+            assert isinstance(lookup.exception(30), (ucmstore.ClosedError, type(None)))
+        for lookup in lookups[4:]:
             with pytest.raises(ucmstore.ClosedError):
                 lookup.result(30)
-        for lookup in running[:4]:
-            assert lookup.exception(30) is None or isinstance(
-                lookup.exception(), ucmstore.ClosedError
-            )

@@ -50,6 +50,7 @@ Result<TransferPlan> TransferPlan::Make(const TransferColumns& columns, std::uin
     return std::unexpected(status);
   }
   const std::size_t rows = columns.ids.size();
+  if (rows == 0 && columns.addresses.empty()) return TransferPlan();
   const std::size_t pieces = rows == 0 ? 0 : columns.addresses.size() / rows;
   const bool shared_sizes = columns.sizes.size() == pieces;
   if (columns.addresses.size() != rows * pieces ||
