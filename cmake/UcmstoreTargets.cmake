@@ -138,9 +138,10 @@ function(ucmstore_add_stage)
 endfunction()
 
 # A googletest program, each of its tests one of ctest's, in a process of its own and bounded in
-# time. All stages are built before it. TIMEOUT is in seconds, for each test.
+# time. All stages are built before it. TIMEOUT is in seconds, for each test. SHARDS n: for a program
+# of very many quick tests; they are dealt out to n of ctest's, each a process for its share.
 function(ucmstore_add_test NAME)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS" "SOURCES;LIBS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -155,6 +156,17 @@ function(ucmstore_add_test NAME)
   get_property(stages GLOBAL PROPERTY UCMSTORE_ALL_STAGES)
   if(stages)
     add_dependencies(${NAME} ${stages})
+  endif()
+  if(arg_SHARDS)
+    math(EXPR last "${arg_SHARDS} - 1")
+    foreach(shard RANGE ${last})
+      add_test(NAME ${NAME}.${shard} COMMAND ${NAME} --gtest_brief=1)
+      set_tests_properties(
+        ${NAME}.${shard}
+        PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT
+                   "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+    endforeach()
+    return()
   endif()
   gtest_discover_tests(
     ${NAME}
