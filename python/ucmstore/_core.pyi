@@ -7,6 +7,9 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+# The type of pybind11's classes; here only so that the stub says what is so.
+class _Pybind11Type(type): ...
+
 version: str
 ADMIN_READ: int
 ADMIN_REPAIR: int
@@ -23,7 +26,8 @@ def plugins(plugin_path: Sequence[str] = ...) -> list[dict[str, Any]]: ...
 # ---- what lies at rest ---------------------------------------------------------------------------
 
 @final
-class AdminEntry:
+class AdminEntry(metaclass=_Pybind11Type):
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...  # made by the core alone
     @property
     def kind(self) -> int: ...
     @property
@@ -62,7 +66,7 @@ def copy_ids(ids: object) -> bytes: ...
 def count_ids(ids: object) -> int: ...
 
 @final
-class Namespace:
+class Namespace(metaclass=_Pybind11Type):
     def __init__(self, fields: dict[str, str]) -> None: ...
     @property
     def fields(self) -> dict[str, str]: ...
@@ -75,13 +79,13 @@ class Namespace:
     def derive(self, hashes: object, width: int, every: int, tag: str | bytes) -> bytes: ...
 
 @final
-class Layout:
+class Layout(metaclass=_Pybind11Type):
     def __init__(self, tp: int, pp: int, cp: int, tensor_replicated: bool) -> None: ...
     def add_to(self, fields: dict[str, str]) -> dict[str, str]: ...
     def tag(self, tp: int, pp: int, cp: int) -> str: ...
 
 @final
-class BlockHasher:
+class BlockHasher(metaclass=_Pybind11Type):
     def __init__(
         self,
         name_space: Namespace,
@@ -105,7 +109,7 @@ def crc32c(data: object, crc: int = ...) -> int: ...
 def dlpack_memory(capsule: object, writable: bool) -> tuple[int, int, int]: ...
 
 @final
-class Pin:
+class Pin(metaclass=_Pybind11Type):
     def __init__(self, memory: object, writable: bool) -> None: ...
     @property
     def address(self) -> int: ...
@@ -117,7 +121,8 @@ class Pin:
 # ---- an open store -------------------------------------------------------------------------------
 
 @final
-class Task:
+class Task(metaclass=_Pybind11Type):
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...  # made by the core alone
     @property
     def id(self) -> int: ...
     def has_ended(self) -> bool: ...
@@ -129,7 +134,7 @@ class Task:
     def end_await(self) -> None: ...
 
 @final
-class Pipeline:
+class Pipeline(metaclass=_Pybind11Type):
     def __init__(
         self,
         spec: str,
