@@ -71,9 +71,9 @@ Result<TransferPlan> TransferPlan::Make(const TransferColumns& columns, std::uin
     if (!sum) return std::unexpected(sum.error());
     for (std::size_t j = 0; j < pieces; ++j) {
       if (columns.addresses[i * pieces + j] > kMostSigned) {
-        return Failure(Code::kInvalidArgument,
-                       "row " + std::to_string(i) + ": piece " + std::to_string(j) +
-                           " has no address; negative, or no user memory");
+        return Failure(Code::kInvalidArgument, "row " + std::to_string(i) + ": piece " +
+                                                   std::to_string(j) +
+                                                   " has no address; negative, or no user memory");
       }
       // The address is the caller's word for memory of his own.
       row[j] = {reinterpret_cast<void*>(columns.addresses[i * pieces + j]), sizes[j]};
