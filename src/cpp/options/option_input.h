@@ -12,10 +12,10 @@
 
 namespace ucmstore {
 
-using OptionInput =
-    std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+using OptionInput = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
 using OptionMap = std::map<std::string, OptionInput>;
-// Key: a stage's name in lower case ("posix"), or "store" for what belongs to the whole pipeline.
+// Key: a stage's name in lower case ("posix"; the n-th of a name that occurs again: "fault#2"), or
+// "store" for what belongs to the whole pipeline.
 using StageOptions = std::map<std::string, OptionMap>;
 
 }  // namespace ucmstore

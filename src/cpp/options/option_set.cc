@@ -163,16 +163,14 @@ std::string Fit(const OptionSpecV1& spec, const OptionInput& input, bool from_ta
       }
       if (!std::isfinite(out.number)) return "not a finite number";
       return range.Check(out.number);
-    case OptionType::kSize:
-      return FitSize(input, from_table, range, out);
+    case OptionType::kSize: return FitSize(input, from_table, range, out);
     case OptionType::kString:
       if (const auto* value = std::get_if<std::string>(&input)) {
         out.text = *value;
         return FitText(*value, range);
       }
       return "?";
-    case OptionType::kList:
-      return FitList(input, spec.default_text == nullptr, range, out);
+    case OptionType::kList: return FitList(input, spec.default_text == nullptr, range, out);
   }
   return "?";
 }
@@ -196,8 +194,8 @@ Status CheckSpec(std::string_view stage, const OptionSpecV1& spec) {
   if (spec.default_text == nullptr) return Status::Ok();
   const Result<OptionInput> value = ParseOptionText(stage, spec, spec.default_text);
   Typed typed;
-  const std::string rule = value ? Fit(spec, *value, true, *range, typed)
-                                 : std::string("not ") + TypeWords(spec.type);
+  const std::string rule =
+      value ? Fit(spec, *value, true, *range, typed) : std::string("not ") + TypeWords(spec.type);
   if (!rule.empty()) return bad("default " + Quote(spec.default_text) + ": " + rule);
   return Status::Ok();
 }

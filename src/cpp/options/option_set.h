@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OptionSet: the checked and completed options of one stage. From what the user gave and the stage's
-// option table comes exactly one value for each line of the table, in its order, as SetupV1 wants
-// them. Whatever cannot be is an error that names stage, key, value, rule and the nearest right
-// name. Immutable and movable; thread-safe.
+// OptionSet: the checked and completed options of one stage. From what the user gave and the
+// stage's option table comes exactly one value for each line of the table, in its order, as SetupV1
+// wants them. Whatever cannot be is an error that names stage, key, value, rule and the nearest
+// right name. Immutable and movable; thread-safe.
 //
-// A user's value must have the option's type: an integer is no bool, a bool is no integer, "16" is no
-// integer. A number may be given as an integer, a size as an integer (bytes) or as a text with a unit,
-// a list as one text. A text of bare digits is refused as a size (but for 0): whoever writes
+// A user's value must have the option's type: an integer is no bool, a bool is no integer, "16" is
+// no integer. A number may be given as an integer, a size as an integer (bytes) or as a text with a
+// unit, a list as one text. A text of bare digits is refused as a size (but for 0): whoever writes
 // "100" into a configuration may mean bytes or GiB, and we would never know.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Range: what OptionSpecV1::range allows, parsed once: "MIN..MAX" for numbers and sizes, "a|b|c" for
-// texts, nothing for any value of the type. Plain data; thread-safe.
+// Range: what OptionSpecV1::range allows, parsed once: "MIN..MAX" for numbers and sizes, "a|b|c"
+// for texts, nothing for any value of the type. Plain data; thread-safe.
 #pragma once
 
 #include <cstdint>

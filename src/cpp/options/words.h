@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Words for errors: what a user wrote, quoted so that it can be read whatever is in it, and the name
-// he probably meant. Pure functions; thread-safe.
+// Words for errors: what a user wrote, quoted so that it can be read whatever is in it, and the
+// name he probably meant. Pure functions; thread-safe.
 #pragma once
 
 #include <span>

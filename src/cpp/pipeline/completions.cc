@@ -100,9 +100,7 @@ bool Completions::AwaitIdle(TimePoint until) noexcept {
   return true;
 }
 
-void Completions::OnDone(void* ctx, TaskId task) {
-  static_cast<Completions*>(ctx)->Announce(task);
-}
+void Completions::OnDone(void* ctx, TaskId task) { static_cast<Completions*>(ctx)->Announce(task); }
 
 void Completions::OnDonePassOn(void* ctx, TaskId task) {
   const std::unique_ptr<PassedOn> passed_on(static_cast<PassedOn*>(ctx));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Completions: what an engine asks once a step instead of polling each task: which tasks have ended?
-// Holds the ended, unretired tasks of one store that were not announced yet, in the order of their
-// end, and an eventfd that is readable while there are some. A task that is waited for leaves, so
-// there are never more entries than unretired tasks. It also counts the tasks that run.
+// Completions: what an engine asks once a step instead of polling each task: which tasks have
+// ended? Holds the ended, unretired tasks of one store that were not announced yet, in the order of
+// their end, and an eventfd that is readable while there are some. A task that is waited for
+// leaves, so there are never more entries than unretired tasks. It also counts the tasks that run.
 //
 // Room for an entry is made before a task begins, for its end must not fail for want of memory.
 // Thread-safe. Must outlive every task that began here.

@@ -28,7 +28,7 @@ struct PipelineConfig {
   std::uint64_t shard_size = 0;        // bytes, 1 ..= 4 GiB - 1
   std::uint32_t shards_per_block = 1;  // 1 ..= 65536
   StageOptions options;
-  LogSink* log_sink = nullptr;  // must outlive the process' use of the store; null: spdlog to stderr
+  LogSink* log_sink = nullptr;  // must outlive the process' use of the store; null: stderr
 };
 
 struct StageMetric {
@@ -44,7 +44,9 @@ class UCMSTORE_EXPORT Pipeline {
                                                               const Namespace& name_space);
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
-  ~Pipeline();  // closes, at most 5 s
+  // Closes, waiting as long as the store option close_timeout_ms says; not at all if Close was
+  // called before. In a forked child: does nothing.
+  ~Pipeline();
 
   [[nodiscard]] Status Lookup(const LookupDesc& desc, std::uint8_t* found) noexcept;
   // The number of leading hits.
@@ -63,8 +65,8 @@ class UCMSTORE_EXPORT Pipeline {
   [[nodiscard]] Status Wait(TaskId task, std::uint32_t timeout_ms) noexcept;
   [[nodiscard]] Status Cancel(TaskId task) noexcept;  // best effort
 
-  // A descriptor (eventfd) that is readable while ended, unretired tasks wait for Poll. Owned by the
-  // pipeline, valid until Close.
+  // A descriptor (eventfd) that is readable while ended, unretired tasks wait for Poll. Owned by
+  // the pipeline, valid until Close.
   [[nodiscard]] int event_fd() const noexcept;
   // Takes up to tasks.size() ended tasks, each announced once and never after it was retired.
   // Retires none. Clears the descriptor when none is left.
@@ -76,7 +78,9 @@ class UCMSTORE_EXPORT Pipeline {
 
   // Ends the store: cancels what has not begun, waits at most timeout_ms for what moves. What still
   // moves then is left to itself, and kBusy is returned: its memory must stay. Calls in progress on
-  // other threads end with kClosed, as does every call afterwards. Closing again is ok.
+  // other threads end with kClosed, as does every call afterwards; a Wait cancels its task, and may
+  // still return how that ended. After kClosed from Wait, the task's memory is the caller's again
+  // when Close has returned ok. Closing again is ok.
   [[nodiscard]] Status Close(std::uint32_t timeout_ms) noexcept;
 
  private:

@@ -102,8 +102,7 @@ Result<PluginPtr> Plugin::FromTable(const PluginV1* table, std::string path,
 
   const std::string fault = FieldFault(copy, wanted);
   if (!fault.empty()) return Refuse(fault);
-  const Status options =
-      CheckOptionTable(LowerCase(copy.name), {copy.options, copy.option_count});
+  const Status options = CheckOptionTable(LowerCase(copy.name), {copy.options, copy.option_count});
   if (!options.ok()) return std::unexpected(options);
   return PluginPtr(new Plugin(copy, std::move(path)));
 }

@@ -71,8 +71,8 @@ std::map<std::string, std::string> StageFiles(std::span<const std::string> direc
       const bool named = file.starts_with(kFilePrefix) && file.ends_with(kFileSuffix) &&
                          file.size() > kFilePrefix.size() + kFileSuffix.size();
       if (!named) continue;
-      const std::string stage = file.substr(
-          kFilePrefix.size(), file.size() - kFilePrefix.size() - kFileSuffix.size());
+      const std::string stage =
+          file.substr(kFilePrefix.size(), file.size() - kFilePrefix.size() - kFileSuffix.size());
       files.emplace(stage, PathIn(directory, file));  // the first folder wins
     }
   }
@@ -140,7 +140,8 @@ std::vector<std::string> PluginDirectories(std::span<const std::string> plugin_p
     }
   }
   directories.push_back(PathIn(CoreDirectory(), kStagesFolder));
-  // An empty entry would be the working folder: never load code from wherever somebody happens to be.
+  // An empty entry would be the working folder: never load code from wherever somebody happens to
+  // be.
   std::erase_if(directories, [](const std::string& directory) { return directory.empty(); });
   return directories;
 }
@@ -169,8 +170,8 @@ Result<PluginPtr> FindPlugin(std::string_view name, std::span<const std::string>
     return Failure(plugin.error().code, Report("stage " + Quote(name) + " is unusable", name, tried,
                                                nearest == name ? "" : nearest));
   }
-  return Failure(Code::kInvalidArgument, Report("no stage " + Quote(name), name, tried,
-                                                NearestStage(name, directories)));
+  return Failure(Code::kInvalidArgument,
+                 Report("no stage " + Quote(name), name, tried, NearestStage(name, directories)));
 }
 
 PluginList ListPlugins(std::span<const std::string> plugin_path) {

@@ -57,9 +57,9 @@ Result<SpecStage> ParsePiece(std::string_view piece, std::size_t column, bool is
   if (bad != piece.end() || !IsLetter(piece[0])) {
     const std::size_t offset =
         IsLetter(piece[0]) ? static_cast<std::size_t>(bad - piece.begin()) : 0;
-    return Wrong(column + offset, "stage " + Quote(piece) + ": " +
-                                      Quote(piece.substr(offset, 1)) +
-                                      " cannot be here; a name is a letter, then letters or digits");
+    return Wrong(column + offset,
+                 "stage " + Quote(piece) + ": " + Quote(piece.substr(offset, 1)) +
+                     " cannot be here; a name is a letter, then letters or digits");
   }
   if (piece.size() > kMaxStageName) {
     return Wrong(column, "stage " + Quote(piece) + " has more than " +

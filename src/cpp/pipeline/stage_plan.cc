@@ -63,8 +63,10 @@ Status CheckTerminal(std::span<const SpecStage> stages, std::span<const PluginPt
   for (std::size_t i = 0; i < stages.size(); ++i) {
     const bool is_last = i + 1 == stages.size();
     if (plugins[i]->is_terminal() && !is_last) {
-      return Wrong(stages[i], "it keeps the blocks itself, so it can only be the last stage; here " +
-                                  Quote(stages[i + 1].name) + " follows").error();
+      return Wrong(stages[i],
+                   "it keeps the blocks itself, so it can only be the last stage; here " +
+                       Quote(stages[i + 1].name) + " follows")
+          .error();
     }
     if (!plugins[i]->is_terminal() && is_last) {
       return Wrong(stages[i], "it keeps no blocks itself, so a stage must follow").error();
@@ -102,10 +104,10 @@ Status CheckScopes(std::string_view spec, std::span<const SpecStage> stages,
     if (std::ranges::find(scopes, key) != scopes.end()) continue;
     std::string meant = MeantAsOption(key, stages, plugins);
     if (meant.empty()) meant = Quote(Nearest(key, scopes));
-    return Status::Error(Code::kInvalidArgument,
-                         "options for " + Quote(key) + ": no such stage in the spec " +
-                             Quote(spec) + "; options may be for " + Join(scopes) +
-                             "; did you mean " + meant + "?");
+    return Status::Error(Code::kInvalidArgument, "options for " + Quote(key) +
+                                                     ": no such stage in the spec " + Quote(spec) +
+                                                     "; options may be for " + Join(scopes) +
+                                                     "; did you mean " + meant + "?");
   }
   return Status::Ok();
 }
@@ -120,8 +122,9 @@ Result<std::vector<StagePlan>> PlanStages(const PipelineConfig& config,
   std::vector<PluginPtr> plugins;
   for (const SpecStage& stage : *stages) {
     if (stage.is_url) {
-      return Wrong(stage, "a url as the last stage is not supported yet; end the spec with " +
-                              TerminalNames(plugin_path),
+      return Wrong(stage,
+                   "a url as the last stage is not supported yet; end the spec with " +
+                       TerminalNames(plugin_path),
                    Code::kUnsupported);
     }
     Result<PluginPtr> plugin = FindPlugin(stage.name, plugin_path);
@@ -134,8 +137,7 @@ Result<std::vector<StagePlan>> PlanStages(const PipelineConfig& config,
   status = CheckTerminal(*stages, plugins);
   if (!status.ok()) {
     if (!plugins.back()->is_terminal()) {
-      return Failure(status.code,
-                     std::string(status.text()) + ": " + TerminalNames(plugin_path));
+      return Failure(status.code, std::string(status.text()) + ": " + TerminalNames(plugin_path));
     }
     return std::unexpected(status);
   }
@@ -149,9 +151,8 @@ Result<std::vector<StagePlan>> PlanStages(const PipelineConfig& config,
   for (std::size_t i = 0; i < stages->size(); ++i) {
     const SpecStage& stage = (*stages)[i];
     const auto given = config.options.find(stage.label);
-    Result<OptionSet> options =
-        OptionSet::Complete(stage.label, plugins[i]->options(),
-                            given == config.options.end() ? kNone : given->second);
+    Result<OptionSet> options = OptionSet::Complete(
+        stage.label, plugins[i]->options(), given == config.options.end() ? kNone : given->second);
     if (!options) return std::unexpected(options.error());
     plans.push_back({.spec = stage,
                      .plugin = plugins[i],

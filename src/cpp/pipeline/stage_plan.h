@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StagePlan: everything that is decided about a stage before any stage exists. All that can be wrong
-// with a configuration is found here, before anything has been touched: the spec, the plugins, which
-// of them is terminal, geometry and content from the top down, options. Thread-safe.
+// StagePlan: everything that is decided about a stage before any stage exists. All that can be
+// wrong with a configuration is found here, before anything has been touched: the spec, the
+// plugins, which of them is terminal, geometry and content from the top down, options. Thread-safe.
 #pragma once
 
 #include <cstdint>

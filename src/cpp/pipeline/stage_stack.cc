@@ -11,7 +11,7 @@ namespace ucmstore {
 namespace {
 
 // Even a Close that waits for nothing gives an idle stage this long to stop its threads.
-constexpr milliseconds kLeastShare{20};
+constexpr milliseconds kLeastShare{100};
 
 // "stage "Posix" (spec column 7): <message>", unless the message names the stage itself.
 Status Prefixed(const Status& status, const SpecStage& stage) {

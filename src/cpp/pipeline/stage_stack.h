@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // StageStack: the stages of one open store. Built from the bottom up, so that each finds the store
-// below it ready; ended from the top down, so that each finds it alive to the end. A stage that does
-// not come to rest in its time is left alone for ever, and with it all that is below, which it
+// below it ready; ended from the top down, so that each finds it alive to the end. A stage that
+// does not come to rest in its time is left alone for ever, and with it all that is below, which it
 // may still call. Build and End: from one thread, once; the rest is thread-safe in between.
 #pragma once
 
@@ -54,8 +54,7 @@ class StageStack {
   [[nodiscard]] bool End(TimePoint until, const std::function<bool(TimePoint)>& at_rest, Log& log);
 
  private:
-  [[nodiscard]] Status SetUp(BuiltStage& stage, const BuiltStage* below,
-                             const Context& context);
+  [[nodiscard]] Status SetUp(BuiltStage& stage, const BuiltStage* below, const Context& context);
 
   std::vector<BuiltStage> stages_;  // topmost first; those not built have no store
 };

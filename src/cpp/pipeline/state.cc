@@ -2,14 +2,15 @@
 //
 // Opening, calling and closing.
 //
-// Close and the calls inside: Close shuts the gate, so that new calls end at once. A call that waits
-// for a task looks up at least every kSlice; when it finds the gate shut, it cancels its task and
-// goes on waiting until that has ended, for only then is the caller's memory free, but no longer
-// than Close itself has time. When the last call has left, Close ends the stages.
+// Close and the calls inside: Close shuts the gate, so that new calls end at once. A call that
+// waits for a task looks up at least every kSlice; when it finds the gate shut, it cancels its task
+// and goes on waiting until that has ended, for only then is the caller's memory free, but no
+// longer than Close itself has time. When the last call has left, Close ends the stages.
 #include "pipeline/state.h"
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <new>
 
 #include "pipeline/log_sink.h"
@@ -108,8 +109,9 @@ Status Pipeline::State::Start(const Namespace& name_space) {
 
 Status Pipeline::State::Lookup(const LookupDesc& desc, std::uint8_t* found) noexcept {
   const Call call(*this);
-  if (!call.ok()) return call.refusal();
-  return stack_.top()->Lookup(desc, found);
+  if (call.ok()) return stack_.top()->Lookup(desc, found);
+  if (found != nullptr) std::fill_n(found, desc.count, kAbsent);
+  return call.refusal();
 }
 
 Result<std::uint32_t> Pipeline::State::LookupPrefix(std::span<const BlockId> blocks,
@@ -130,7 +132,8 @@ Result<std::uint32_t> Pipeline::State::LookupPrefix(std::span<const BlockId> blo
     desc.flags = flags | kStopAtMiss;
     desc.blocks = piece.data();
     desc.count = static_cast<std::uint32_t>(piece.size());
-    if (timeout_ms != 0) desc.timeout_ms = std::max(1U, MillisecondsUntil(until, steady_clock::now()));
+    if (timeout_ms != 0)
+      desc.timeout_ms = std::max(1U, MillisecondsUntil(until, steady_clock::now()));
     const Status status = stack_.top()->Lookup(desc, found.data());
     if (!status.ok()) return std::unexpected(status);
     const auto end = found.begin() + static_cast<std::ptrdiff_t>(piece.size());
@@ -201,12 +204,17 @@ Status Pipeline::State::Cancel(TaskId task) noexcept {
 }
 
 Status Pipeline::State::CancelAtTop(TaskId task) noexcept {
-  const Plugin& plugin = stack_.top_plugin();
-  const auto* table = plugin.Query<CancelTableV1>(stack_.top(), "cancel/1");
+  const auto* table = stack_.top_plugin().Query<CancelTableV1>(stack_.top(), "cancel/1");
   if (table == nullptr || table->cancel == nullptr) {
-    return Status::Error(Code::kUnsupported, std::string(plugin.name()) + " cannot cancel a task");
+    char text[sizeof(Status::message)];
+    std::snprintf(text, sizeof(text), "%s cannot cancel a task", stack_.top_plugin().table().name);
+    return Status::Error(Code::kUnsupported, text);
   }
-  return table->cancel(stack_.top(), task);
+  try {
+    return table->cancel(stack_.top(), task);
+  } catch (...) {  // the ABI's edge
+    return Status::Error(Code::kInternal, "the stage threw an exception when asked to cancel");
+  }
 }
 
 int Pipeline::State::event_fd() noexcept {
@@ -247,7 +255,10 @@ std::vector<StageMetric> Pipeline::State::Stats() {
     const auto* table = stage.plan.plugin->Query<StatsTableV1>(stage.store, "stats/1");
     if (table == nullptr || table->visit == nullptr) continue;
     Visit visit{metrics, stage.plan.spec.label};
-    table->visit(stage.store, &visit, &Visit::Add);
+    try {
+      table->visit(stage.store, &visit, &Visit::Add);
+    } catch (...) {  // the ABI's edge: what was told so far is told
+    }
   }
   return metrics;
 }
@@ -266,8 +277,9 @@ Status Pipeline::State::Close(std::uint32_t timeout_ms) noexcept {
     }
     if (phase_ == Phase::kClosed) return Status::Ok();
     if (phase_ == Phase::kLeftAlone) {
-      return Status::Error(Code::kBusy, "something still moved when the store was closed: the "
-                                        "memory of its tasks must stay");
+      return Status::Error(Code::kBusy,
+                           "something still moved when the store was closed: the "
+                           "memory of its tasks must stay");
     }
     phase_ = Phase::kClosing;
   }
@@ -280,8 +292,9 @@ Status Pipeline::State::Close(std::uint32_t timeout_ms) noexcept {
   phase_ = reached;
   close_done_.NotifyAll();
   if (reached == Phase::kClosed) return Status::Ok();
-  return Status::Error(Code::kBusy, "something still moves in the store: the memory of its tasks "
-                                    "must stay");
+  return Status::Error(Code::kBusy,
+                       "something still moves in the store: the memory of its tasks "
+                       "must stay");
 }
 
 Pipeline::State::Phase Pipeline::State::CloseOnce(TimePoint until) {

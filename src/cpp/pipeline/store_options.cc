@@ -28,13 +28,15 @@ constexpr OptionSpecV1 kTable[] = {
      .flags = 0,
      .default_text = "16384",
      .range = "1..16777216",
-     .help = "Loads and dumps that have not been waited for, at most; one more is refused as busy."},
+     .help =
+         "Loads and dumps that have not been waited for, at most; one more is refused as busy."},
     {.name = "max_incomplete_blocks",
      .type = OptionType::kInt,
      .flags = 0,
      .default_text = "4096",
      .range = "1..16777216",
-     .help = "Blocks of which only some shards have come, at most; above it the oldest is given up."},
+     .help =
+         "Blocks of which only some shards have come, at most; above it the oldest is given up."},
     {.name = "incomplete_age_ms",
      .type = OptionType::kInt,
      .flags = 0,

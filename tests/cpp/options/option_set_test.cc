@@ -69,8 +69,8 @@ TEST(OptionSet, GivesOneValueForEachLineInOrder) {
 }
 
 TEST(OptionSet, ValuesStayWhereTheyAreWhenItMoves) {
-  Result<OptionSet> set = Complete({{"label", std::string("short")},
-                                    {"roots", std::vector<std::string>{"/a", "/b"}}});
+  Result<OptionSet> set =
+      Complete({{"label", std::string("short")}, {"roots", std::vector<std::string>{"/a", "/b"}}});
   ASSERT_TRUE(set);
   const OptionSet moved = *std::move(set);
   EXPECT_STREQ(moved.Text("label"), "short");
@@ -138,8 +138,8 @@ TEST(OptionFaults, M02_TypesAreNotMixedUp) {
       {std::vector<std::string>{"a"}, "a list"},
   };
   const std::vector<std::pair<std::string, std::vector<std::size_t>>> accepted = {
-      {"direct", {0}},        {"workers", {1}}, {"ratio", {1, 2}}, {"capacity", {1}},
-      {"durability", {3}},    {"label", {3}},   {"roots", {3, 4}},
+      {"direct", {0}},     {"workers", {1}}, {"ratio", {1, 2}}, {"capacity", {1}},
+      {"durability", {3}}, {"label", {3}},   {"roots", {3, 4}},
   };
   for (const auto& [key, right] : accepted) {
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -158,7 +158,7 @@ TEST(OptionFaults, M02_TypesAreNotMixedUp) {
 
 TEST(OptionFaults, M02_EveryOptionIsReadFromText) {
   const std::vector<std::pair<std::string, std::string>> texts = {
-      {"roots", "/a"},    {"capacity", "1GiB"},     {"workers", "8"}, {"ratio", "0.1"},
+      {"roots", "/a"},     {"capacity", "1GiB"},   {"workers", "8"}, {"ratio", "0.1"},
       {"direct", "false"}, {"durability", "data"}, {"label", "x"},   {"extra", "b"},
   };
   OptionMap given;

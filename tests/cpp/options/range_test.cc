@@ -57,12 +57,12 @@ TEST(Range, NoneMeansAnyValue) {
 
 TEST(Range, RefusesWhatIsNone) {
   const std::vector<std::pair<OptionType, const char*>> cases = {
-      {OptionType::kInt, "5"},          {OptionType::kInt, "1.."},
-      {OptionType::kInt, "..5"},        {OptionType::kInt, "5..1"},
-      {OptionType::kInt, "a..b"},       {OptionType::kInt, "1..99999999999999999999"},
-      {OptionType::kFloat, "0..nan"},   {OptionType::kFloat, "1..0"},
-      {OptionType::kSize, "-1..5"},     {OptionType::kSize, "4KiB..2KiB"},
-      {OptionType::kString, "a||b"},    {OptionType::kString, "|"},
+      {OptionType::kInt, "5"},           {OptionType::kInt, "1.."},
+      {OptionType::kInt, "..5"},         {OptionType::kInt, "5..1"},
+      {OptionType::kInt, "a..b"},        {OptionType::kInt, "1..99999999999999999999"},
+      {OptionType::kFloat, "0..nan"},    {OptionType::kFloat, "1..0"},
+      {OptionType::kSize, "-1..5"},      {OptionType::kSize, "4KiB..2KiB"},
+      {OptionType::kString, "a||b"},     {OptionType::kString, "|"},
       {OptionType::kBool, "true|false"},
   };
   for (const auto& [type, text] : cases) EXPECT_FALSE(Range::Parse(type, text)) << text;
@@ -74,7 +74,8 @@ TEST(Range, NumbersAreWholeTexts) {
     EXPECT_FALSE(ParseInt(text)) << text;
   }
   EXPECT_EQ(ParseFloat("2.5e3").value_or(0), 2500.0);
-  for (const char* text : {"", "inf", "nan", "1e999", "1,5"}) EXPECT_FALSE(ParseFloat(text)) << text;
+  for (const char* text : {"", "inf", "nan", "1e999", "1,5"})
+    EXPECT_FALSE(ParseFloat(text)) << text;
 }
 
 }  // namespace

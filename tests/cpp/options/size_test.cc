@@ -92,7 +92,7 @@ TEST(Size, PrinterAndParserAreInverse) {
   test::Random random;
   for (int i = 0; i < 20'000; ++i) {
     const std::uint64_t bytes = random.Between(0, kMaxSize) >> random.Between(0, 62)
-                                                            << random.Between(0, 20);
+                                                                   << random.Between(0, 20);
     if (bytes > kMaxSize) continue;
     const Result<std::uint64_t> again = ParseSize(FormatSize(bytes));
     ASSERT_TRUE(again) << bytes;

@@ -28,6 +28,7 @@ void ExpectClosed(Pipeline& store) {
   lookup.count = 1;
   const Status status = store.Lookup(lookup, &found);
   EXPECT_EQ(status.code, Code::kClosed);
+  EXPECT_EQ(found, kAbsent);
   EXPECT_TRUE(Says(status.text(), {"closed"}));
   EXPECT_EQ(store.LookupPrefix({&id, 1}).error().code, Code::kClosed);
   EXPECT_EQ(store.Load(task.desc).error().code, Code::kClosed);
@@ -93,7 +94,8 @@ TEST(CloseFaults, D04_TaskThatStillMovesKeepsItsMemory) {
   const std::uint32_t alive_before = Valves("Probe").alive();
   auto dump = std::make_unique<BlockTask>(1, 'm');
   {
-    const auto store = MustOpen(Config("Probe", {{"store", {{"close_timeout_ms", std::int64_t{0}}}}}));
+    const auto store =
+        MustOpen(Config("Probe", {{"store", {{"close_timeout_ms", std::int64_t{0}}}}}));
     Valves("Probe").hold(true, false);
     const TaskId task = store->Dump(dump->desc).value();
     std::thread waiter([&] {
@@ -117,7 +119,8 @@ TEST(CloseFaults, D04_WhatIsBelowAHungStageStaysAlive) {
   const Journal journal;
   const BlockTask dump(1);
   {
-    const auto store = MustOpen(Config("Wrap|Probe", {{"store", {{"close_timeout_ms", std::int64_t{0}}}}}));
+    const auto store =
+        MustOpen(Config("Wrap|Probe", {{"store", {{"close_timeout_ms", std::int64_t{0}}}}}));
     Valves("Probe").hold(true, false);
     ASSERT_TRUE(store->Dump(dump.desc));
   }
@@ -162,8 +165,9 @@ TEST(Close, UnderTraffic) {
   for (int round = 0; round < 5; ++round) {
     const auto store =
         MustOpen(Config("Dram", {{"dram", {{"capacity", "1MiB"}}},
-                                 {"store", {{"workers", std::int64_t{4}},
-                                            {"plugin_path", std::string(UCMSTORE_TEST_STAGES_DIR)}}}}));
+                                 {"store",
+                                  {{"workers", std::int64_t{4}},
+                                   {"plugin_path", std::string(UCMSTORE_TEST_STAGES_DIR)}}}}));
     std::atomic<std::uint64_t> ended{0};
     std::vector<std::thread> threads;
     for (std::uint64_t i = 0; i < 4; ++i) {

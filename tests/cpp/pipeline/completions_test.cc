@@ -136,8 +136,8 @@ TEST(Completions, RandomMixMatchesAModel) {
     if (what < 4 && running.size() < 500) {
       running.emplace_back(next++, MustBegin(*completions));
     } else if (what < 7 && !running.empty()) {
-      const auto at = running.begin() + static_cast<std::ptrdiff_t>(
-                                            random.Between(0, running.size() - 1));
+      const auto at =
+          running.begin() + static_cast<std::ptrdiff_t>(random.Between(0, running.size() - 1));
       End(at->second, at->first);
       ended.push_back(at->first);
       running.erase(at);
@@ -145,8 +145,8 @@ TEST(Completions, RandomMixMatchesAModel) {
       completions->Withdraw(running.back().second);
       running.pop_back();
     } else if (what == 8 && !ended.empty()) {
-      const auto at = ended.begin() + static_cast<std::ptrdiff_t>(
-                                          random.Between(0, ended.size() - 1));
+      const auto at =
+          ended.begin() + static_cast<std::ptrdiff_t>(random.Between(0, ended.size() - 1));
       completions->Retire(*at);
       ended.erase(at);
     } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fork: a child may not use its parent's store, and is told so at once, whatever the parent's threads
-// were doing. Each child has an alarm, so one that hangs dies of it and fails the test.
+// Fork: a child may not use its parent's store, and is told so at once, whatever the parent's
+// threads were doing. Each child has an alarm, so one that hangs dies of it and fails the test.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "pipeline/log_sink.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/probe_store.h"
 
@@ -53,8 +54,9 @@ bool EveryCallIsRefused(Pipeline& store) {
 }
 
 std::unique_ptr<Pipeline> OpenDram() {
-  return MustOpen(Config("Dram", {{"dram", {{"capacity", "1MiB"}}},
-                                  {"store", {{"plugin_path", std::string(UCMSTORE_TEST_STAGES_DIR)}}}}));
+  return MustOpen(
+      Config("Dram", {{"dram", {{"capacity", "1MiB"}}},
+                      {"store", {{"plugin_path", std::string(UCMSTORE_TEST_STAGES_DIR)}}}}));
 }
 
 TEST(ForkFaults, P01_ForkUnderTrafficChildIsToldAndNeverHangs) {
@@ -84,6 +86,15 @@ TEST(ForkFaults, P01_ForkUnderTrafficChildIsToldAndNeverHangs) {
   for (std::thread& thread : threads) thread.join();
   DumpBlocks(*store, 100, 5);  // the parent's store never noticed
   EXPECT_TRUE(store->Close(60'000).ok());
+}
+
+TEST(ForkFaults, P01_ChildLogsThroughALockOfItsOwn) {
+  LogSink* const of_parent = StderrLogSink("error");
+  EXPECT_EQ(StderrLogSink("error"), of_parent);
+  EXPECT_TRUE(InChild([&] {
+    LogSink* const own = StderrLogSink("error");
+    return own != of_parent && StderrLogSink("error") == own;
+  }));
 }
 
 #if !defined(__SANITIZE_THREAD__)  // it ends a forked child that starts threads

@@ -22,7 +22,8 @@ TEST(Open, BuildsBottomUpWithGeometryAndContentFromTheTop) {
   const std::uint32_t before = Alive();  // a store that another test left alone
   const Journal journal;
   {
-    const auto store = MustOpen(Config("Wrap|Plain|Deep|Probe", {{"probe", {{"size_bytes", "8KiB"}}}}));
+    const auto store =
+        MustOpen(Config("Wrap|Plain|Deep|Probe", {{"probe", {{"size_bytes", "8KiB"}}}}));
     EXPECT_EQ(store->block_size(), 128U);
     EXPECT_EQ(store->config().spec, "Wrap|Plain|Deep|Probe");
   }
@@ -66,7 +67,8 @@ TEST(OpenFaults, O05_AFailingSetupAtEachLevelLeaksNothingAndSaysWho) {
 
 TEST(OpenFaults, O05_CreateThatGivesNothingOrThrows) {
   const std::uint32_t before = Alive();  // a store that another test left alone
-  EXPECT_TRUE(Says(OpenError(Config("Badcreategivesnull")).text(), {"Badcreategivesnull", "memory"}));
+  EXPECT_TRUE(
+      Says(OpenError(Config("Badcreategivesnull")).text(), {"Badcreategivesnull", "memory"}));
   const Status status = OpenError(Config("Wrap|Badthrowingcreate"));
   EXPECT_EQ(status.code, Code::kInternal);
   EXPECT_TRUE(Says(status.text(), {"column 6", "exception"}));
@@ -75,7 +77,8 @@ TEST(OpenFaults, O05_CreateThatGivesNothingOrThrows) {
 
 TEST(Open, ExactlyOneTerminalStageAndLast) {
   const Status no_end = OpenError(Config("Wrap|Deep"));
-  EXPECT_TRUE(Says(no_end.text(), {"column 6", "\"Deep\"", "a stage must follow", "Dram", "Probe"}));
+  EXPECT_TRUE(
+      Says(no_end.text(), {"column 6", "\"Deep\"", "a stage must follow", "Dram", "Probe"}));
   EXPECT_TRUE(Says(OpenError(Config("Probe|Wrap")).text(),
                    {"column 1", "\"Probe\"", "only be the last stage", "\"Wrap\""}));
   EXPECT_TRUE(Says(OpenError(Config("Wrap|Probe|Probe")).text(), {"column 6", "last stage"}));
@@ -90,13 +93,15 @@ TEST(Open, AUrlIsRecognisedAndNotSupportedYet) {
 TEST(OpenFaults, M01_UnknownStageNamesPositionAndNearest) {
   const Status status = OpenError(Config("Wrap|Prob"));
   EXPECT_EQ(status.code, Code::kInvalidArgument);
-  EXPECT_TRUE(Says(status.text(), {"spec column 6", "no stage \"Prob\"", "did you mean \"Probe\"?"}));
+  EXPECT_TRUE(
+      Says(status.text(), {"spec column 6", "no stage \"Prob\"", "did you mean \"Probe\"?"}));
 }
 
 TEST(OpenFaults, M01_OptionsForAStageThatIsNotThere) {
   EXPECT_TRUE(Says(OpenError(Config("Probe", {{"prob", {}}})).text(),
                    {"\"prob\"", "no such stage", "probe, store", "did you mean \"probe\"?"}));
-  EXPECT_TRUE(Says(OpenError(Config("Probe", {{"Probe", {}}})).text(), {"did you mean \"probe\"?"}));
+  EXPECT_TRUE(
+      Says(OpenError(Config("Probe", {{"Probe", {}}})).text(), {"did you mean \"probe\"?"}));
   EXPECT_TRUE(Says(OpenError(Config("Probe", {{"wrap", {{"fail_setup", true}}}})).text(),
                    {"\"wrap\"", "no such stage in the spec \"Probe\""}));
   EXPECT_TRUE(Says(OpenError(Config("Probe", {{"probe_size_byte", {}}})).text(),
@@ -113,8 +118,9 @@ TEST(OpenFaults, M01_OptionErrorsNameTheStage) {
 }
 
 TEST(Open, TheSecondStageOfANameHasItsOwnOptions) {
-  EXPECT_TRUE(Says(OpenError(Config("Wrap|Wrap|Probe", {{"wrap#2", {{"fail_setup", true}}}})).text(),
-                   {"column 6", "told to fail"}));
+  EXPECT_TRUE(
+      Says(OpenError(Config("Wrap|Wrap|Probe", {{"wrap#2", {{"fail_setup", true}}}})).text(),
+           {"column 6", "told to fail"}));
   EXPECT_TRUE(Says(OpenError(Config("Wrap|Wrap|Probe", {{"wrap", {{"fail_setup", true}}}})).text(),
                    {"column 1", "told to fail"}));
   EXPECT_TRUE(Says(OpenError(Config("Wrap|Probe", {{"wrap#2", {}}})).text(), {"\"wrap#2\""}));
@@ -124,7 +130,8 @@ TEST(Open, GeometryIsBounded) {
   PipelineConfig config = Config("Probe");
   for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{1} << 32}) {
     config.shard_size = size;
-    EXPECT_TRUE(Says(OpenError(config).text(), {"shard_size = " + std::to_string(size), "4GiB - 1"}));
+    EXPECT_TRUE(
+        Says(OpenError(config).text(), {"shard_size = " + std::to_string(size), "4GiB - 1"}));
   }
   config.shard_size = 1;
   for (const std::uint32_t shards : {0U, 65537U}) {

@@ -88,7 +88,8 @@ TEST(PluginFaults, O05_FileThatIsNoSharedObject) {
   fs::create_directory(folder.path() / "libucmstore_folder.so");
   fs::create_symlink("/nowhere/at/all", folder.path() / "libucmstore_dangling.so");
   const std::vector<std::string> path = {folder.string()};
-  EXPECT_TRUE(Says(FindPlugin("Text", path).error().text(), {"\"Text\" is unusable", "invalid ELF"}));
+  EXPECT_TRUE(
+      Says(FindPlugin("Text", path).error().text(), {"\"Text\" is unusable", "invalid ELF"}));
   EXPECT_TRUE(Says(FindPlugin("Empty", path).error().text(), {"file too short"}));
   EXPECT_TRUE(Says(FindPlugin("Folder", path).error().text(), {"Is a directory"}));
   EXPECT_TRUE(Says(FindPlugin("Dangling", path).error().text(), {"no such file"}));
@@ -101,9 +102,9 @@ TEST(PluginFaults, O05_MissingStageListsEveryPathAndTheNearestName) {
   const Result<PluginPtr> plugin = FindPlugin("Porbe", {});
   ASSERT_FALSE(plugin);
   EXPECT_EQ(plugin.error().code, Code::kInvalidArgument);
-  EXPECT_TRUE(Says(plugin.error().text(),
-                   {"no stage \"Porbe\"", "libucmstore_porbe.so", "(no such file)",
-                    "(no such folder)", "did you mean \"Probe\"?"}));
+  EXPECT_TRUE(
+      Says(plugin.error().text(), {"no stage \"Porbe\"", "libucmstore_porbe.so", "(no such file)",
+                                   "(no such folder)", "did you mean \"Probe\"?"}));
   // Four folders, each with its reason, whatever their length.
   const std::string text(plugin.error().text());
   std::size_t reasons = 0;

@@ -92,8 +92,12 @@ class Probe final : public StoreV1 {
     return Status::Ok();
   }
 
-  Status Load(const TaskDesc& desc, TaskId* task) noexcept override { return Begin(desc, task, true); }
-  Status Dump(const TaskDesc& desc, TaskId* task) noexcept override { return Begin(desc, task, false); }
+  Status Load(const TaskDesc& desc, TaskId* task) noexcept override {
+    return Begin(desc, task, true);
+  }
+  Status Dump(const TaskDesc& desc, TaskId* task) noexcept override {
+    return Begin(desc, task, false);
+  }
 
   Status Check(TaskId id, bool* done) noexcept override {
     const std::scoped_lock lock(shared().mutex);
@@ -144,7 +148,8 @@ class Probe final : public StoreV1 {
           if (!task.is_load) {
             bytes.append(static_cast<const char*>(segment.data), segment.size);
           } else {
-            std::memcpy(segment.data, bytes.data(), std::min<std::size_t>(segment.size, bytes.size()));
+            std::memcpy(segment.data, bytes.data(),
+                        std::min<std::size_t>(segment.size, bytes.size()));
           }
         }
       }
@@ -297,9 +302,9 @@ constexpr ProbeTableV1 kProbe = {
 };
 
 const void* Query(StoreV1* /*store*/, const char* name) {
-  static constexpr CancelTableV1 kCancel{
-      sizeof(CancelTableV1), 0,
-      [](StoreV1* store, TaskId task) { return static_cast<Probe*>(store)->Cancel(task); }};
+  static constexpr CancelTableV1 kCancel{sizeof(CancelTableV1), 0, [](StoreV1* store, TaskId task) {
+                                           return static_cast<Probe*>(store)->Cancel(task);
+                                         }};
   const std::string wanted(name);
   if (wanted == "probe/1") return &kProbe;
   if (wanted == "cancel/1") return &kCancel;

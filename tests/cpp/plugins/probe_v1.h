@@ -24,7 +24,7 @@ struct ProbeTableV1 {
   std::uint32_t (*held_lookups)();
   std::uint32_t (*held_tasks)();
   std::uint32_t (*waiters)();  // calls inside Wait
-  std::uint32_t (*alive)();  // stages created and not yet freed
+  std::uint32_t (*alive)();    // stages created and not yet freed
 };
 
 }  // namespace ucmstore::test

@@ -111,10 +111,8 @@ const void* Query(StoreV1* /*store*/, const char* name) {
       sizeof(StatsTableV1), 0,
       [](StoreV1* store, void* ctx, void (*metric)(void*, const MetricV1*)) {
         const double lookups = static_cast<double>(static_cast<Wrap*>(store)->lookups_.load());
-        const MetricV1 one{.name = "lookups",
-                           .kind = MetricKind::kCounter,
-                           .reserved = 0,
-                           .value = lookups};
+        const MetricV1 one{
+            .name = "lookups", .kind = MetricKind::kCounter, .reserved = 0, .value = lookups};
         metric(ctx, &one);
       }};
   const std::string wanted(name);
