@@ -7,7 +7,9 @@
 //   embed_cpp Posix posix.roots=/tmp/kv
 //   embed_cpp Shelf store.plugin_path=/folder/of/libucmstore_shelf.so
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +25,14 @@ constexpr std::uint32_t kWaitMs = 10'000;
 int Complain(const char* what, const ucmstore::Status& status) {
   std::fprintf(stderr, "%s: %s: %s\n", what, ucmstore::CodeName(status.code), status.message);
   return 1;
+}
+
+// An option's value has its type: a whole number where the text is one, else text.
+ucmstore::OptionInput Value(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.begin(), text.end(), number);
+  if (error == std::errc() && end == text.end()) return number;
+  return std::string(text);
 }
 
 // One shard for each part of `memory`, in order of block and index.
@@ -71,9 +81,8 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "not stage.option=value: %s\n", argv[i]);
       return 2;
     }
-    config.options[std::string(text.substr(0, dot))]
-                  [std::string(text.substr(dot + 1, equals - dot - 1))] =
-        std::string(text.substr(equals + 1));
+    ucmstore::OptionMap& stage = config.options[std::string(text.substr(0, dot))];
+    stage[std::string(text.substr(dot + 1, equals - dot - 1))] = Value(text.substr(equals + 1));
   }
 
   const auto name_space = ucmstore::Namespace::FromFields({{"model", "example"}, {"dtype", "u8"}});
