@@ -257,6 +257,8 @@ class Store:
         if not timeout >= 0:
             raise ArgumentError(f"timeout: {timeout} seconds; it cannot be negative")
         timeout_ms = int(min(timeout * 1000, (1 << 32) - 1))
+        if self._prefix_lookups is not None:
+            self._prefix_lookups.stop()  # before the threads of those that run take up the others
         self._closed = True
         try:
             self._close_interruptibly(timeout_ms)

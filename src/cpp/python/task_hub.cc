@@ -82,7 +82,7 @@ Result<TaskPtr> TaskHub::Submit(TaskKind kind, TaskDesc desc, PyObject* memory) 
     in_flight_.erase(task.get());
     return std::unexpected(id.error());
   }
-  task->id = *id;
+  if (task->id == 0) task->id = *id;
   return task;
 }
 
@@ -93,7 +93,7 @@ void TaskHub::OnDone(void* ctx, TaskId id) {
 
 void TaskHub::Ended(TaskRecord& task, TaskId id) {
   const MutexLock lock(mutex_);
-  task.id = id;
+  if (task.id == 0) task.id = id;  // written once: it is read without the lock
   task.phase = TaskRecord::Phase::kEnded;
   if (task.parked) {
     Retire(task);
