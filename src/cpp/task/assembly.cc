@@ -169,13 +169,14 @@ void Assembler::ClaimShard(Dumping& dumping, std::size_t i) {
       break;
     case ShardState::kWriting:
       if (block.followers.size() < limits_.max_followers) {
-        block.followers.push_back({.index = index, .position = i, .end = dumping.end, .outcome = {}});
+        block.followers.push_back(
+            {.index = index, .position = i, .end = dumping.end, .outcome = {}});
       } else {
         dumping.outcomes[i] = {
             .known = true,
             .bytes = 0,
-            .status = Status::Error(Code::kBusy, "too many dumps at once of one shard of block " +
-                                                     ToHex(block.id))};
+            .status = Status::Error(
+                Code::kBusy, "too many dumps at once of one shard of block " + ToHex(block.id))};
       }
       break;
     case ShardState::kLanded:
@@ -213,8 +214,8 @@ void Assembler::Settle(Dumping& dumping) {
   Block& block = *dumping.block;
   const std::span<ShardIo> written =
       dumping.claimed.empty() ? std::span<ShardIo>() : dumping.writing();
-  const auto failed = std::ranges::find_if(
-      written, [](const ShardIo& shard) { return !shard.status().ok(); });
+  const auto failed =
+      std::ranges::find_if(written, [](const ShardIo& shard) { return !shard.status().ok(); });
   bool commit = false;
   {
     const MutexLock lock(mutex_);
@@ -248,8 +249,8 @@ void Assembler::Settle(Dumping& dumping) {
   if (--block.active == 0 && block.phase == Phase::kEnded) dumping.writer = std::move(block.writer);
 }
 
-// Counts the shards in. True: the block is complete, and this dump is the one that commits it; until
-// it has, the shards still count as being written, so that no other dump of them ends before.
+// Counts the shards in. True: the block is complete, and this dump is the one that commits it;
+// until it has, the shards still count as being written, so that no other dump of them ends before.
 bool Assembler::Land(Block& block, std::span<ShardIo> written) {
   for (const ShardIo& shard : written) {
     block.bytes[shard.index()] = shard.stored_bytes();
@@ -280,8 +281,8 @@ void Assembler::EndFollowers(Dumping& dumping) {
 void Assembler::MakeRoom(std::vector<BlockPtr>& dropped) {
   // At most as many blocks have an active dump as there are workers, so the search is short.
   while (blocks_.size() >= limits_.max_blocks) {
-    const auto oldest = std::ranges::find_if(
-        by_age_, [](const BlockPtr& block) { return block->active == 0; });
+    const auto oldest =
+        std::ranges::find_if(by_age_, [](const BlockPtr& block) { return block->active == 0; });
     if (oldest == by_age_.end()) return;
     dropped.push_back(*oldest);
     Abort(dropped.back(), Status::Error(Code::kAborted, "too many incomplete blocks"));

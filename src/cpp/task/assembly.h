@@ -40,9 +40,9 @@ namespace ucmstore {
 
 struct AssemblyLimits {
   std::uint32_t shards_per_block;
-  std::uint32_t max_blocks;    // incomplete blocks; above it the oldest at rest is aborted
-  std::uint32_t max_followers; // of one block; one more ends kBusy
-  milliseconds max_age;        // untouched so long at rest, a block is aborted
+  std::uint32_t max_blocks;     // incomplete blocks; above it the oldest at rest is aborted
+  std::uint32_t max_followers;  // of one block; one more ends kBusy
+  milliseconds max_age;         // untouched so long at rest, a block is aborted
 };
 
 // How the assembler reaches the medium. Called from many threads, may block, may throw.

@@ -14,15 +14,15 @@ ForwardStage::~ForwardStage() = default;
 Status ForwardStage::Setup(const SetupV1& setup) noexcept {
   try {
     if (setup.struct_size < sizeof(SetupV1)) {
-      return Status::Error(Code::kInvalidArgument,
-                           name_ + ": SetupV1.struct_size is " +
-                               std::to_string(setup.struct_size) + ", not " +
-                               std::to_string(sizeof(SetupV1)));
+      return Status::Error(Code::kInvalidArgument, name_ + ": SetupV1.struct_size is " +
+                                                       std::to_string(setup.struct_size) +
+                                                       ", not " + std::to_string(sizeof(SetupV1)));
     }
     if (setup.below == nullptr) {
       return Status::Error(Code::kInvalidArgument,
-                           name_ + " needs a stage below it: end the spec with a terminal stage, "
-                                   "as in \"" +
+                           name_ +
+                               " needs a stage below it: end the spec with a terminal stage, "
+                               "as in \"" +
                                name_ + "|Posix\"");
     }
     below_ = setup.below;

@@ -8,11 +8,11 @@
 // - One that only looks at calls, or changes them, on their way down overrides Lookup, Load or Dump
 //   and calls the base. The tasks stay those of the store below.
 // - One whose tasks are not those of the store below (it moves bytes itself, splits a task, or does
-//   something when a task ends) overrides all of Load, Dump, Check, Wait, Cancel and Close: it keeps
-//   its tasks in a TaskTable, forwards with an on_done of its own, and retires the task below inside
-//   that callback. Its Cancel ends what it has not forwarded yet and calls CancelBelow for what it
-//   has; its Close does that for every task, then waits until no callback can come any more.
-//   store/fault is the model.
+//   something when a task ends) overrides all of Load, Dump, Check, Wait, Cancel and Close: it
+//   keeps its tasks in a TaskTable, forwards with an on_done of its own, and retires the task below
+//   inside that callback. Its Cancel ends what it has not forwarded yet and calls CancelBelow for
+//   what it has; its Close does that for every task, then waits until no callback can come any
+//   more. store/fault is the model.
 #pragma once
 
 #include <memory>

@@ -16,12 +16,12 @@
 namespace ucmstore {
 
 struct RuntimeOptions {
-  std::uint32_t workers = 16;      // threads that move bytes, started when first needed
-  std::uint32_t max_tasks = 16384; // unretired tasks of one stage; one more is kBusy
+  std::uint32_t workers = 16;       // threads that move bytes, started when first needed
+  std::uint32_t max_tasks = 16384;  // unretired tasks of one stage; one more is kBusy
   std::uint32_t max_incomplete_blocks = 4096;
   milliseconds incomplete_age{600'000};  // an incomplete block untouched so long is aborted
-  LogSink* log_sink = nullptr;     // must outlive the runtime
-  const Clock* clock = nullptr;    // null: the real one
+  LogSink* log_sink = nullptr;           // must outlive the runtime
+  const Clock* clock = nullptr;          // null: the real one
 };
 
 class Runtime {

@@ -57,9 +57,8 @@ std::uint64_t TotalBytes(std::span<const Segment> segments) noexcept {
 }
 
 bool HasSkips(std::span<const Segment> segments) noexcept {
-  return std::ranges::any_of(segments, [](const Segment& segment) {
-    return segment.data == nullptr && segment.size > 0;
-  });
+  return std::ranges::any_of(
+      segments, [](const Segment& segment) { return segment.data == nullptr && segment.size > 0; });
 }
 
 void Scatter(std::span<const std::byte> from, std::span<const Segment> segments) noexcept {

@@ -21,10 +21,8 @@ Status StoppedStatus(Code code) {
   switch (code) {
     case Code::kTimeout:
       return Status::Error(code, "the task's deadline passed before this shard had begun");
-    case Code::kCancelled:
-      return Status::Error(code, "cancelled before this shard had begun");
-    default:
-      return Status::Error(code, CodeName(code));
+    case Code::kCancelled: return Status::Error(code, "cancelled before this shard had begun");
+    default: return Status::Error(code, CodeName(code));
   }
 }
 
@@ -68,21 +66,20 @@ StageCore::StageCore(TerminalStage& stage, Runtime* runtime, const StageSetup& s
       shard_size_(setup.shard_size),
       shards_per_block_(setup.shards_per_block),
       table_(runtime_->options().max_tasks),
-      assembler_(
-          {.shards_per_block = setup.shards_per_block,
-           // More than workers, so that one at rest can always be found to make room.
-           .max_blocks = std::max(runtime_->options().max_incomplete_blocks,
-                                  runtime_->pool().max_threads() + 1),
-           .max_followers = kMaxFollowers,
-           .max_age = runtime_->options().incomplete_age},
-          {.visible = [this](const BlockId& id) -> Result<bool> {
-             std::uint8_t found = kAbsent;
-             const Status status = stage_.Find({&id, 1}, kNoTouch, &found);
-             if (!status.ok()) return std::unexpected(status);
-             return found != kAbsent;
-           },
-           .create = [this](const BlockId& id) { return stage_.Create(id); }},
-          runtime_->clock()),
+      assembler_({.shards_per_block = setup.shards_per_block,
+                  // More than workers, so that one at rest can always be found to make room.
+                  .max_blocks = std::max(runtime_->options().max_incomplete_blocks,
+                                         runtime_->pool().max_threads() + 1),
+                  .max_followers = kMaxFollowers,
+                  .max_age = runtime_->options().incomplete_age},
+                 {.visible = [this](const BlockId& id) -> Result<bool> {
+                    std::uint8_t found = kAbsent;
+                    const Status status = stage_.Find({&id, 1}, kNoTouch, &found);
+                    if (!status.ok()) return std::unexpected(status);
+                    return found != kAbsent;
+                  },
+                  .create = [this](const BlockId& id) { return stage_.Create(id); }},
+                 runtime_->clock()),
       expire_job_(std::make_unique<ExpireJob>(*this)) {}
 
 StageCore::~StageCore() = default;
@@ -227,8 +224,8 @@ void StageCore::RunLoad(StageTask& task, const BlockJob& job, std::vector<ShardI
   try {
     stage_.Read(task.shards()[job.first()].block, shards);
   } catch (const std::exception& error) {
-    failure = Status::Error(Code::kInternal,
-                            fmt::format("an exception while reading: {}", error.what()));
+    failure =
+        Status::Error(Code::kInternal, fmt::format("an exception while reading: {}", error.what()));
   } catch (...) {  // the worker's edge
     failure = Status::Error(Code::kInternal, "an unknown exception while reading");
   }
@@ -325,7 +322,8 @@ bool StageCore::Close(std::uint32_t timeout_ms) {
   assembler_.Clear();
   if (own_runtime_ == nullptr) return true;
   const auto rest = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-  return own_runtime_->Shutdown(static_cast<std::uint32_t>(std::max(rest, milliseconds(100)).count()));
+  return own_runtime_->Shutdown(
+      static_cast<std::uint32_t>(std::max(rest, milliseconds(100)).count()));
 }
 
 void StageCore::VisitMetrics(const std::function<void(const MetricV1&)>& metric) const {
@@ -358,8 +356,7 @@ void StageCore::VisitMetrics(const std::function<void(const MetricV1&)>& metric)
   count("lookup_errors", lookup_errors_);
   figures("load", loads_);
   figures("dump", dumps_);
-  one("dump_written_bytes", MetricKind::kCounter,
-      static_cast<double>(assembler_.WrittenBytes()));
+  one("dump_written_bytes", MetricKind::kCounter, static_cast<double>(assembler_.WrittenBytes()));
   one("committed_blocks", MetricKind::kCounter, static_cast<double>(assembler_.Committed()));
   one("aborted_blocks", MetricKind::kCounter, static_cast<double>(assembler_.Aborted()));
   one("incomplete_blocks", MetricKind::kGauge, static_cast<double>(assembler_.Incomplete()));

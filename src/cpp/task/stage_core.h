@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// StageCore: the engine behind a TerminalStage. Cuts a task into jobs (a run of consecutive shards of
-// one block is one job), queues them, ends what deadlines and cancellation reach before it has
+// StageCore: the engine behind a TerminalStage. Cuts a task into jobs (a run of consecutive shards
+// of one block is one job), queues them, ends what deadlines and cancellation reach before it has
 // begun, and counts. Thread-safe.
 #pragma once
 

@@ -24,8 +24,8 @@ class StageCore::BlockJob final : public Job {
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
   void Grow() noexcept { ++count_; }
 
-  // Set when all that this job itself moves has ended: what is left follows another dump, and may be
-  // ended at any time.
+  // Set when all that this job itself moves has ended: what is left follows another dump, and may
+  // be ended at any time.
   std::atomic<bool> following{false};
 
  private:

@@ -51,7 +51,7 @@ class TaskTable {
   const std::uint32_t capacity_;
   const std::uint64_t first_generation_;
   mutable Mutex mutex_;
-  std::vector<Slot> slots_ UCMSTORE_GUARDED_BY(mutex_);           // grows up to capacity_
+  std::vector<Slot> slots_ UCMSTORE_GUARDED_BY(mutex_);  // grows up to capacity_
   std::vector<std::uint32_t> free_ UCMSTORE_GUARDED_BY(mutex_);
 };
 

@@ -133,7 +133,8 @@ Status TerminalStage::Dump(const TaskDesc& desc, TaskId* task) noexcept {
 }
 
 Status TerminalStage::Check(TaskId task, bool* done) noexcept {
-  return AtEdge(name_, [&] { return core_ == nullptr ? NotSetUp() : core_->table().Check(task, done); });
+  return AtEdge(name_,
+                [&] { return core_ == nullptr ? NotSetUp() : core_->table().Check(task, done); });
 }
 
 Status TerminalStage::Wait(TaskId task, std::uint32_t timeout_ms) noexcept {

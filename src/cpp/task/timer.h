@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Timer: calls a function at a time, on its one thread, which starts with the first entry and sleeps
-// between them. For deadlines and ages: few entries, short functions. Thread-safe.
+// Timer: calls a function at a time, on its one thread, which starts with the first entry and
+// sleeps between them. For deadlines and ages: few entries, short functions. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ namespace ucmstore::test {
 // A line of the table of stacks.
 struct StackLine {
   const char* spec;
-  OptionTexts options = {};  // in a value, $MEMORY is a fresh directory in memory, $DISK on disk
+  OptionTexts options = {};     // in a value, $MEMORY is a fresh directory in memory, $DISK on disk
   bool outlives_store = false;  // a block that was stored is there when the store is opened again
 };
 

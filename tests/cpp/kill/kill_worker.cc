@@ -109,8 +109,7 @@ int Main(const std::vector<std::string>& arguments) {
     std::cerr << "worker " << number << ": the store could not be opened\n";
     return 1;
   }
-  Worker(*arena.operator->(), *store, arguments.at(2), number,
-         std::stoull(arguments.at(4))).Run();
+  Worker(*arena.operator->(), *store, arguments.at(2), number, std::stoull(arguments.at(4))).Run();
   return store->Close(5'000) ? 0 : 1;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kill suite over Posix: processes use one root at full rate while one after another is killed
-// with SIGKILL in the middle of a dump, or stopped and continued. Nobody ever loads a wrong byte, no
-// survivor stands still, and what the dead leave behind goes (rows G01, G06, B01, S09).
+// with SIGKILL in the middle of a dump, or stopped and continued. Nobody ever loads a wrong byte,
+// no survivor stands still, and what the dead leave behind goes (rows G01, G06, B01, S09).
 //
 // UCMSTORE_TEST_KILLS says how many (20 unless set; `make soak` sets more).
 #include <fcntl.h>
@@ -97,8 +97,10 @@ class KillWriters : public testing::Test {
     const std::uint64_t before = arena_->operations[victim].load();
     const std::uint64_t more = random_.Between(1, 100);
     EXPECT_TRUE(Await([&] {
-      return arena_->operations[victim].load() >= before + more && arena_->writing[victim].load() == 1;
-    })) << "worker " << victim << " stands still";
+      return arena_->operations[victim].load() >= before + more &&
+             arena_->writing[victim].load() == 1;
+    })) << "worker "
+        << victim << " stands still";
     return victim;
   }
 

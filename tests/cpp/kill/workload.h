@@ -22,10 +22,7 @@ inline constexpr std::size_t kPrefixDigits = 3;  // the default of Posix
 inline constexpr Geometry kGeometry{.shard_size = 4096 * 2 + 512, .shards_per_block = 4};
 
 [[nodiscard]] inline StackConfig KillConfig(const std::string& root) {
-  return {.spec = "Posix",
-          .geometry = kGeometry,
-          .options = {{"posix.roots", root}},
-          .workers = 4};
+  return {.spec = "Posix", .geometry = kGeometry, .options = {{"posix.roots", root}}, .workers = 4};
 }
 
 // Loads every shard of a block that may be absent into `bytes`. "" if it is absent, or right; else

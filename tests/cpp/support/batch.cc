@@ -151,9 +151,8 @@ std::string LoadBatch::ProblemOfPieces(const Item& item, std::uint64_t stored,
     const std::uint64_t size = item.pieces[p].size;
     const auto got = std::span<const std::byte>(item.memory).subspan(place, size);
     place += size + kGuardBytes;
-    const std::uint64_t filled = item.pieces[p].skip || at >= stored
-                                     ? 0
-                                     : std::min(size, stored - at);
+    const std::uint64_t filled =
+        item.pieces[p].skip || at >= stored ? 0 : std::min(size, stored - at);
     if (filled > 0 && std::memcmp(got.data(), want.data() + at, filled) != 0) {
       return "piece " + std::to_string(p) + " at byte " + std::to_string(at) + " differs";
     }

@@ -80,7 +80,8 @@ class LoadBatch {
   // What is wrong with shard i of the batch, given that it must have been loaded: code, length,
   // every byte of a single dump (the one with `nonce`, if given), skipped bytes, the bytes beyond
   // the length and the guards left alone. Empty: nothing. With skipped pieces a nonce is needed.
-  [[nodiscard]] std::string Problem(std::size_t i, std::optional<std::uint64_t> nonce = std::nullopt,
+  [[nodiscard]] std::string Problem(std::size_t i,
+                                    std::optional<std::uint64_t> nonce = std::nullopt,
                                     std::optional<std::uint64_t> bytes = std::nullopt) const;
   // The nonce of the dump that wrote what shard i got.
   [[nodiscard]] std::uint64_t NonceOf(std::size_t i) const;

@@ -25,8 +25,7 @@ inline constexpr std::size_t kCellBytes = 64;
 [[nodiscard]] BlockId MakeId(std::uint64_t family, std::uint64_t i);
 
 // Writes what a dump with this nonce stores as the first `out.size()` bytes of the shard.
-void Fill(std::span<std::byte> out, const BlockId& block, std::uint32_t shard,
-          std::uint64_t nonce);
+void Fill(std::span<std::byte> out, const BlockId& block, std::uint32_t shard, std::uint64_t nonce);
 
 struct Verdict {
   std::string why;          // empty: good

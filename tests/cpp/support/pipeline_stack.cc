@@ -54,9 +54,8 @@ OptionInput Typed(const std::string& label, const std::string& option, const std
                   const std::vector<std::string>& stages) {
   const std::string name = label.substr(0, label.find('#'));
   for (const std::string& stage : stages) {
-    const bool same = std::ranges::equal(stage, name, [](unsigned char a, unsigned char b) {
-      return std::tolower(a) == b;
-    });
+    const bool same = std::ranges::equal(
+        stage, name, [](unsigned char a, unsigned char b) { return std::tolower(a) == b; });
     if (!same) continue;
     const PluginV1& plugin = PluginOf(stage);
     for (const OptionSpecV1& spec : std::span(plugin.options, plugin.option_count)) {

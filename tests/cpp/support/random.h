@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random: a seeded source for random tests. The seed is UCMSTORE_TEST_SEED if set, else fresh; it is
-// printed, so that a failure can be run again. Not synchronised: one per thread, made by Fork.
+// Random: a seeded source for random tests. The seed is UCMSTORE_TEST_SEED if set, else fresh; it
+// is printed, so that a failure can be run again. Not synchronised: one per thread, made by Fork.
 #pragma once
 
 #include <cstdint>

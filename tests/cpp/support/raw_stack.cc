@@ -24,8 +24,8 @@ std::string Lower(std::string text) {
 
 // How options and figures name the i-th stage: "fault", and "fault#2" where the name occurs again.
 std::string LabelOf(const std::vector<std::string>& names, std::size_t i) {
-  const auto nth = std::count(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                              names[i]);
+  const auto nth =
+      std::count(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i) + 1, names[i]);
   return Lower(names[i]) + (nth > 1 ? "#" + std::to_string(nth) : "");
 }
 
@@ -81,8 +81,8 @@ class RawStack final : public TestStore {
   Status Wait(TaskId task, std::uint32_t ms) override { return top().Wait(task, ms); }
 
   Status Cancel(TaskId task) override {
-    const auto* table = static_cast<const CancelTableV1*>(
-        stages_.front().plugin->query(&top(), "cancel/1"));
+    const auto* table =
+        static_cast<const CancelTableV1*>(stages_.front().plugin->query(&top(), "cancel/1"));
     if (table == nullptr) return Status::Error(Code::kUnsupported, "no cancel/1");
     return table->cancel(&top(), task);
   }
@@ -115,8 +115,8 @@ class RawStack final : public TestStore {
         std::map<std::string, double>& stats;
         std::string prefix;
       } context{stats, stage.label + "."};
-      const auto* table = static_cast<const StatsTableV1*>(
-          stage.plugin->query(stage.store, "stats/1"));
+      const auto* table =
+          static_cast<const StatsTableV1*>(stage.plugin->query(stage.store, "stats/1"));
       if (table == nullptr) continue;
       table->visit(stage.store, &context, [](void* ctx, const MetricV1* metric) {
         auto& into = *static_cast<Context*>(ctx);

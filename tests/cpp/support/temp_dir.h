@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TempDir: a fresh directory, removed with all that is in it. Usually on disk; where a test makes many
-// small files and does not mind, in memory, if there is room. Not synchronised.
+// TempDir: a fresh directory, removed with all that is in it. Usually on disk; where a test makes
+// many small files and does not mind, in memory, if there is room. Not synchronised.
 #pragma once
 
 #include <unistd.h>

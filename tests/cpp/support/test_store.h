@@ -22,7 +22,8 @@ struct Geometry {
   std::uint32_t shards_per_block;
 };
 
-// "posix.roots" -> "/tmp/x": an option of a stage, as text. The second stage of a name is "fault#2".
+// "posix.roots" -> "/tmp/x": an option of a stage, as text. The second stage of a name is
+// "fault#2".
 using OptionTexts = std::map<std::string, std::string>;
 
 struct StackConfig {

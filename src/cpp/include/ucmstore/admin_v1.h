@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// AdminTableV1: the optional table "admin/1" of a stage whose medium lies at rest, such as files. It
-// looks at the medium without opening a store, so it has no StoreV1: ask PluginV1::query with a
+// AdminTableV1: the optional table "admin/1" of a stage whose medium lies at rest, such as files.
+// It looks at the medium without opening a store, so it has no StoreV1: ask PluginV1::query with a
 // null store. `ucmstore ls`, `inspect`, `verify` and `purge` are made of it. FROZEN (types.h).
 // Thread-safety: every function may be called from any thread, in any process, while stores use
 // the medium. Strings passed to callbacks are valid during the callback only.
@@ -12,12 +12,12 @@
 namespace ucmstore {
 
 enum class AdminKind : std::uint32_t {
-  kNamespace = 0,   // a namespace and its description
-  kBlock = 1,       // a visible block
-  kActivated = 2,   // a block being written, or left behind by a dead writer
-  kSetAside = 3,    // a block once judged corrupt
-  kWriter = 4,      // the mark of a writer
-  kForeign = 5,     // anything else
+  kNamespace = 0,  // a namespace and its description
+  kBlock = 1,      // a visible block
+  kActivated = 2,  // a block being written, or left behind by a dead writer
+  kSetAside = 3,   // a block once judged corrupt
+  kWriter = 4,     // the mark of a writer
+  kForeign = 5,    // anything else
 };
 
 enum class AdminVerdict : std::uint32_t {

@@ -58,17 +58,18 @@ struct PluginV1;
 
 struct SetupV1 {
   std::uint32_t struct_size = sizeof(SetupV1);
-  std::uint32_t flags = 0;   // none defined yet
-  StoreV1* below = nullptr;  // the store below; null for a terminal stage
-  std::uint64_t shard_size = 0;         // of what this stage gets from above, in bytes
-  std::uint32_t shards_per_block = 0;   // at least 1
-  std::uint32_t option_count = 0;       // of `options`
-  const char* namespace_text = "";      // canonical description, lines of "field: value"
-  const char* namespace_label = "";     // short, [A-Za-z0-9._-]{1,80}, unique to the fingerprint
-  std::uint8_t fingerprint[32] = {};    // SHA-256 of namespace_text
-  const char* content = "raw";          // how the stages above transformed the bytes of a shard
+  std::uint32_t flags = 0;             // none defined yet
+  StoreV1* below = nullptr;            // the store below; null for a terminal stage
+  std::uint64_t shard_size = 0;        // of what this stage gets from above, in bytes
+  std::uint32_t shards_per_block = 0;  // at least 1
+  std::uint32_t option_count = 0;      // of `options`
+  const char* namespace_text = "";     // canonical description, lines of "field: value"
+  const char* namespace_label = "";    // short, [A-Za-z0-9._-]{1,80}, unique to the fingerprint
+  std::uint8_t fingerprint[32] = {};   // SHA-256 of namespace_text
+  const char* content = "raw";         // how the stages above transformed the bytes of a shard
   const OptionValueV1* options = nullptr;
-  void* runtime = nullptr;  // opaque; a stage that does not know it ignores it (SDK: task/runtime.h)
+  void* runtime =
+      nullptr;  // opaque; a stage that does not know it ignores it (SDK: task/runtime.h)
   // The table of the store below, so that a stage can ask it for cancel, flush, remove and so on
   // (PluginV1::query with `below`). Null for a terminal stage, and where the host has none.
   const PluginV1* below_plugin = nullptr;
@@ -117,15 +118,15 @@ struct RemoveTableV1 {
 // ---- the table -------------------------------------------------------------------------------
 
 struct PluginV1 {
-  std::uint32_t abi;                  // kPluginAbi
-  std::uint32_t struct_size;          // sizeof(PluginV1) of the header the plugin was built with
-  const char* name;                   // the stage's name in a spec, [A-Za-z][A-Za-z0-9]*
-  const char* version;                // the plugin's own
+  std::uint32_t abi;          // kPluginAbi
+  std::uint32_t struct_size;  // sizeof(PluginV1) of the header the plugin was built with
+  const char* name;           // the stage's name in a spec, [A-Za-z][A-Za-z0-9]*
+  const char* version;        // the plugin's own
   const OptionSpecV1* options;
   std::uint32_t option_count;
-  std::uint32_t is_terminal;          // 1: nothing is below it
-  std::uint64_t shard_overhead_bytes; // what it adds to a shard on the way down
-  const char* content;                // what it makes of the content above; null: leaves it as it is
+  std::uint32_t is_terminal;           // 1: nothing is below it
+  std::uint64_t shard_overhead_bytes;  // what it adds to a shard on the way down
+  const char* content;  // what it makes of the content above; null: leaves it as it is
   // Null when out of memory. The stage is not set up yet.
   StoreV1* (*create)();
   // Ends the stage and frees it: cancels what has not begun and waits, at most timeout_ms, for what

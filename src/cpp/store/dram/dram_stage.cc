@@ -60,9 +60,10 @@ class DramStage::Writer final : public BlockWriter {
     const MutexLock lock(mutex_);  // several dumps may write the first shards at once
     if (block_ != nullptr) return Status::Ok();
     if (!stage_.Reserve()) {
-      return Status::Error(Code::kNoSpace, fmt::format("all of capacity is taken by blocks that are "
-                                                       "still being written ({} blocks of {} bytes)",
-                                                       stage_.max_blocks_, BlockSize()));
+      return Status::Error(Code::kNoSpace,
+                           fmt::format("all of capacity is taken by blocks that are "
+                                       "still being written ({} blocks of {} bytes)",
+                                       stage_.max_blocks_, BlockSize()));
     }
     auto block = std::make_shared<Block>();
     block->data.reset(static_cast<std::byte*>(std::malloc(BlockSize())));
@@ -96,11 +97,11 @@ Status DramStage::Open(const StageSetup& setup) {
   const std::uint64_t capacity = setup.Size("capacity");
   max_blocks_ = capacity / block_size;
   if (max_blocks_ == 0) {
-    return Status::Error(Code::kInvalidArgument,
-                         fmt::format("capacity {} does not hold one block of {} bytes ({} shards "
-                                     "of {})",
-                                     capacity, block_size, setup.shards_per_block,
-                                     setup.shard_size));
+    return Status::Error(
+        Code::kInvalidArgument,
+        fmt::format("capacity {} does not hold one block of {} bytes ({} shards "
+                    "of {})",
+                    capacity, block_size, setup.shards_per_block, setup.shard_size));
   }
   return Status::Ok();
 }

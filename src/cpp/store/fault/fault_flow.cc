@@ -84,8 +84,7 @@ void FaultStage::Arrive(const TaskPtr& task, std::size_t i, Point point) {
     const bool stops = stop.delay_ms > 0 || stop.hold_rule != 0;
     if (stops && !closing_) {
       const std::uint64_t id = next_park_++;
-      Park park{.task = task, .i = i, .point = point, .rule = stop.hold_rule,
-                .stuck = stop.stuck};
+      Park park{.task = task, .i = i, .point = point, .rule = stop.hold_rule, .stuck = stop.stuck};
       if (stop.hold_rule == 0) {
         park.timer = runtime().timer().Schedule(Now() + milliseconds(stop.delay_ms),
                                                 [this, id] { Resume(id); });
@@ -137,8 +136,8 @@ void FaultStage::SendBelow(const TaskPtr& task, std::size_t i) {
 }
 
 Status FaultStage::Forward(const TaskPtr& task, std::vector<std::size_t> positions) {
-  auto leg = std::make_unique<Leg>(Leg{.stage = *this, .task = task,
-                                       .positions = std::move(positions)});
+  auto leg =
+      std::make_unique<Leg>(Leg{.stage = *this, .task = task, .positions = std::move(positions)});
   // A shard that stopped while moving has begun, so a deadline is none of its business any more.
   bool begun = false;
   for (const std::size_t i : leg->positions) {
@@ -215,8 +214,8 @@ void FaultStage::Finish(const TaskPtr& task, std::size_t i) {
   std::uint32_t bytes = run.bytes;
   if (run.moved.ok() && run.plan.flips) {
     std::uint64_t at = bytes / 2;
-    for (const Segment& segment : std::span(task->shards()[i].segments,
-                                            task->shards()[i].segment_count)) {
+    for (const Segment& segment :
+         std::span(task->shards()[i].segments, task->shards()[i].segment_count)) {
       if (at < segment.size) {
         if (segment.data != nullptr) static_cast<std::byte*>(segment.data)[at] ^= std::byte{0x10};
         break;

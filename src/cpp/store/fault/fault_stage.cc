@@ -98,8 +98,8 @@ Status FaultStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
       direct.push_back(i);
     }
     if (direct.size() < task->runs.size() && task->deadline != TimePoint::max()) {
-      task->deadline_entry = runtime().timer().Schedule(
-          task->deadline, [this, weak = std::weak_ptr<Task>(task)] {
+      task->deadline_entry =
+          runtime().timer().Schedule(task->deadline, [this, weak = std::weak_ptr<Task>(task)] {
             if (const auto held = std::static_pointer_cast<FaultTask>(weak.lock())) {
               EndWaiting(held, Status::Error(Code::kTimeout,
                                              "the task's deadline passed before this shard began"));
@@ -174,8 +174,8 @@ void FaultStage::EndWaiting(const TaskPtr& task, const Status& status) {
       ended.push_back(i);
     }
     for (auto park = parks_.begin(); park != parks_.end();) {
-      const bool over = park->second.task == task &&
-                        task->runs[park->second.i].phase == Phase::kEnded;
+      const bool over =
+          park->second.task == task && task->runs[park->second.i].phase == Phase::kEnded;
       if (over && park->second.timer != 0) timers.push_back(park->second.timer);
       park = over ? parks_.erase(park) : std::next(park);
     }
@@ -193,8 +193,8 @@ void FaultStage::TaskEnded(FaultTask& task) noexcept {
     const auto keep = std::static_pointer_cast<FaultTask>(task.shared_from_this());
     const MutexLock lock(mutex_);
     if (closing_) return;
-    scribbles_.insert(runtime().timer().Schedule(
-        Now() + milliseconds(ms), [keep, i] { keep->Scribble(keep->runs[i], i); }));
+    scribbles_.insert(runtime().timer().Schedule(Now() + milliseconds(ms),
+                                                 [keep, i] { keep->Scribble(keep->runs[i], i); }));
   }
 }
 

@@ -37,8 +37,7 @@ class FaultStage final : public ForwardStage {
   Status Wait(TaskId task, std::uint32_t timeout_ms) noexcept override;
   Status Cancel(TaskId task) noexcept override;
   [[nodiscard]] bool Close(std::uint32_t timeout_ms) noexcept override;
-  void VisitMetrics(void* ctx,
-                    void (*metric)(void* ctx, const MetricV1* metric)) noexcept override;
+  void VisitMetrics(void* ctx, void (*metric)(void* ctx, const MetricV1* metric)) noexcept override;
 
   // FaultTableV1.
   static FaultStage* Find(const char* name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// FaultTask: a task on its way through a Fault stage, with the plan and the phase of each shard; and
-// Leg, the part of it that the store below has got as a task of its own. Everything mutable in both
-// is guarded by the stage's mutex.
+// FaultTask: a task on its way through a Fault stage, with the plan and the phase of each shard;
+// and Leg, the part of it that the store below has got as a task of its own. Everything mutable in
+// both is guarded by the stage's mutex.
 #pragma once
 
 #include <memory>

@@ -11,7 +11,8 @@ namespace ucmstore {
 namespace {
 
 constexpr OptionSpecV1 kOptions[] = {
-    {"rules", OptionType::kList, 0, "", "", "what to spoil, one rule each: see store/fault/rules.h"},
+    {"rules", OptionType::kList, 0, "", "",
+     "what to spoil, one rule each: see store/fault/rules.h"},
     {"seed", OptionType::kInt, 0, "1", "", "of the rules that act by chance"},
     {"name", OptionType::kString, 0, "", "", "by which tests find the open stage"}};
 
@@ -47,8 +48,8 @@ const void* Query(StoreV1* store, const char* name) {
 }
 
 constexpr PluginV1 MakeTable() {
-  PluginV1 table = MakePlugin<FaultStage>("Fault", UCMSTORE_VERSION, kOptions,
-                                          {.is_terminal = false});
+  PluginV1 table =
+      MakePlugin<FaultStage>("Fault", UCMSTORE_VERSION, kOptions, {.is_terminal = false});
   table.query = &Query;
   return table;
 }

@@ -73,13 +73,16 @@ Status Rules::ParseAction(std::string_view word, Rule& rule) {
     Action action;
     enum : std::uint8_t { kNone, kCode, kNumber, kMaybeNumber } wants;
   };
-  static constexpr Known kKnown[] = {
-      {"refuse", Action::kRefuse, Known::kCode},     {"fail", Action::kFail, Known::kCode},
-      {"throw", Action::kThrow, Known::kNone},       {"delay", Action::kDelay, Known::kNumber},
-      {"hold", Action::kHold, Known::kNone},         {"never", Action::kHold, Known::kNone},
-      {"stuck", Action::kStuck, Known::kNone},       {"flip", Action::kFlip, Known::kNone},
-      {"short", Action::kShort, Known::kNumber},     {"scribble", Action::kScribble,
-                                                      Known::kMaybeNumber}};
+  static constexpr Known kKnown[] = {{"refuse", Action::kRefuse, Known::kCode},
+                                     {"fail", Action::kFail, Known::kCode},
+                                     {"throw", Action::kThrow, Known::kNone},
+                                     {"delay", Action::kDelay, Known::kNumber},
+                                     {"hold", Action::kHold, Known::kNone},
+                                     {"never", Action::kHold, Known::kNone},
+                                     {"stuck", Action::kStuck, Known::kNone},
+                                     {"flip", Action::kFlip, Known::kNone},
+                                     {"short", Action::kShort, Known::kNumber},
+                                     {"scribble", Action::kScribble, Known::kMaybeNumber}};
   const auto* known = std::ranges::find(kKnown, key, &Known::word);
   if (known == std::end(kKnown)) return Invalid("no action '{}'", key);
   rule.action = known->action;
@@ -182,8 +185,8 @@ bool Rules::Acts(Rule& rule) {
 }
 
 Status Rules::FailureOf(const Rule& rule) {
-  return Status::Error(rule.code, fmt::format("Fault: rule {} says {}", rule.id,
-                                              CodeName(rule.code)),
+  return Status::Error(rule.code,
+                       fmt::format("Fault: rule {} says {}", rule.id, CodeName(rule.code)),
                        rule.sys_errno);
 }
 

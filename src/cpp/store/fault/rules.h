@@ -15,7 +15,8 @@
 //           | "short=" BYTES        load: fewer bytes are reported
 //           | "scribble" ["=" MS]   load: the destination is overwritten once the task has ended:
 //                                   while Wait retires it, or MS later (it must live so long)
-//   key     = "when"    before (default of delay, fail: not begun, so a deadline or cancel ends it),
+//   key     = "when"    before (default of delay, fail: not begun, so a deadline or cancel ends
+//   it),
 //                       moving (default of hold, never, stuck: begun; below knows nothing yet),
 //                       after (done below, not yet known above)
 //           | "nth"     only the nth match counts       | "every"   only every nth match
@@ -54,9 +55,7 @@ struct Plan {
   std::uint32_t short_bytes = 0;
   std::optional<std::uint32_t> scribble_ms;  // 0: while Wait retires it
 
-  [[nodiscard]] const Stop& at(Point point) const {
-    return stops[static_cast<std::size_t>(point)];
-  }
+  [[nodiscard]] const Stop& at(Point point) const { return stops[static_cast<std::size_t>(point)]; }
 };
 
 class Rules {
@@ -75,7 +74,15 @@ class Rules {
 
  private:
   enum class Action : std::uint8_t {
-    kRefuse, kFail, kThrow, kDelay, kHold, kStuck, kFlip, kShort, kScribble
+    kRefuse,
+    kFail,
+    kThrow,
+    kDelay,
+    kHold,
+    kStuck,
+    kFlip,
+    kShort,
+    kScribble
   };
   struct Rule {
     std::uint64_t id = 0;

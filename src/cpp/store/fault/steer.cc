@@ -17,7 +17,8 @@ struct Registry {
 };
 
 Registry& OpenStages() {
-  static Registry* const registry = std::make_unique<Registry>().release();  // outlives every thread
+  static Registry* const registry =
+      std::make_unique<Registry>().release();  // outlives every thread
   return *registry;
 }
 
@@ -81,8 +82,8 @@ std::uint64_t FaultStage::Hits(std::uint64_t rule) {
 }
 
 std::uint32_t FaultStage::HeldBy(std::uint64_t rule) const {
-  return static_cast<std::uint32_t>(std::ranges::count_if(
-      parks_, [rule](const auto& park) { return park.second.rule == rule; }));
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(parks_, [rule](const auto& park) { return park.second.rule == rule; }));
 }
 
 bool FaultStage::WaitHeld(std::uint64_t rule, std::uint32_t count, std::uint32_t timeout_ms) {
