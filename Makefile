@@ -51,7 +51,8 @@ $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "make: Python 3.11 or newer is missing (set PYTHON=/path/to/python3)"; exit 1; }
 	@$(PYTHON) -c 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' \
-	  2> /dev/null || { echo "make: Python.h is missing (Debian: apt-get install python3-dev)"; exit 1; }
+	  2> /dev/null || \
+	  { echo "make: Python.h is missing (Debian: apt-get install python3-dev)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "make: Python's venv is missing (Debian: apt-get install python3-venv)"; exit 1; }
 	@touch $@
@@ -60,10 +61,10 @@ $(VENV)/.made:
 
 .PHONY: test
 test: $(RELEASE)/.installed ## set up, build and run every test, C++ and Python
-	rm -f build/*-junit.xml
+	rm -rf build/*-junit.xml $(RELEASE)/gtest_reports
 	ctest --preset release --output-junit $(CURDIR)/build/cpp-junit.xml
 	$(VENV)/bin/python -m pytest --junitxml=build/python-junit.xml
-	$(VENV)/bin/python tests/check_skips.py build/cpp-junit.xml build/python-junit.xml
+	$(VENV)/bin/python tests/check_skips.py build/*-junit.xml $(RELEASE)/gtest_reports/*.xml
 
 # One tree for the C++ tests and the package: nothing is compiled twice.
 $(RELEASE)/.installed: $(PACKAGE_FILES) $(shell find tests/cpp -type f) | debian $(VENV)/.tools

@@ -138,8 +138,9 @@ function(ucmstore_add_stage)
 endfunction()
 
 # A googletest program, each of its tests one of ctest's, in a process of its own and bounded in
-# time. All stages are built before it. TIMEOUT is in seconds, for each test. SHARDS n: for a program
-# of very many quick tests; they are dealt out to n of ctest's, each a process for its share.
+# time. All stages are built before it. TIMEOUT is in seconds, for each test. SHARDS n: for a
+# program of very many quick tests; they are dealt out to n of ctest's, each a process for its
+# share, which reports in gtest_reports/ what it skipped.
 function(ucmstore_add_test NAME)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS" "SOURCES;LIBS")
   if(NOT arg_TIMEOUT)
@@ -161,10 +162,11 @@ function(ucmstore_add_test NAME)
     math(EXPR last "${arg_SHARDS} - 1")
     foreach(shard RANGE ${last})
       add_test(NAME ${NAME}.${shard} COMMAND ${NAME} --gtest_brief=1)
-      set_tests_properties(
-        ${NAME}.${shard}
-        PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT
-                   "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+      set(environment
+          GTEST_TOTAL_SHARDS=${arg_SHARDS} GTEST_SHARD_INDEX=${shard}
+          GTEST_OUTPUT=xml:${PROJECT_BINARY_DIR}/gtest_reports/${NAME}.${shard}.xml)
+      set_tests_properties(${NAME}.${shard} PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT
+                                                       "${environment}")
     endforeach()
     return()
   endif()

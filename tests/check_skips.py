@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A skipped test is a promise nobody checks. So each one must be listed in expected_skips.txt with
-# its reason; this script reads the reports of ctest and pytest (JUnit XML) and fails on any other.
+# its reason; this script reads the reports of ctest, pytest and googletest (JUnit XML) and fails on
+# any other.
 # It also fails on a report without tests: a suite that runs nothing passes nothing.
 """Compare the skipped tests in JUnit reports with tests/expected_skips.txt."""
 
@@ -37,8 +38,11 @@ def read_report(path: Path) -> tuple[int, dict[str, str]]:
             continue
         name = case.get("name", "")
         module = case.get("classname", "")
-        # ctest repeats the name as the class; pytest gives the module.
-        full = name if module in ("", name) else f"{module}::{name}"
+        # ctest repeats the name as the class; googletest gives the suite, pytest the module.
+        if module in ("", name):
+            full = name
+        else:
+            full = f"{module}.{name}" if case.get("result") else f"{module}::{name}"
         skipped[full] = mark.get("message", "")
     return count, skipped
 
