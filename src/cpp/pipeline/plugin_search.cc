@@ -118,6 +118,7 @@ std::string NearestStage(std::string_view wanted, std::span<const std::string> d
   std::map<std::string, std::string> files = StageFiles(directories);
   for (int i = 0; i < kTries && !files.empty(); ++i) {
     std::vector<std::string> names;
+    names.reserve(files.size());
     for (const auto& [name, path] : files) names.push_back(name);
     const std::string nearest(Nearest(wanted, names));
     const Result<PluginPtr> plugin = Plugin::Load(files.at(nearest), "");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ranges>
 #include <utility>
 
 namespace ucmstore {
@@ -26,10 +27,10 @@ Status Prefixed(const Status& status, const SpecStage& stage) {
 Status StageStack::Build(std::vector<StagePlan> plans, const Context& context) {
   for (StagePlan& plan : plans) stages_.push_back({.plan = std::move(plan), .store = nullptr});
   const BuiltStage* below = nullptr;
-  for (auto stage = stages_.rbegin(); stage != stages_.rend(); ++stage) {
-    const Status status = SetUp(*stage, below, context);
-    if (!status.ok()) return Prefixed(status, stage->plan.spec);
-    below = &*stage;
+  for (BuiltStage& stage : std::views::reverse(stages_)) {
+    const Status status = SetUp(stage, below, context);
+    if (!status.ok()) return Prefixed(status, stage.plan.spec);
+    below = &stage;
   }
   return Status::Ok();
 }

@@ -72,7 +72,7 @@ TEST(Size, RefusesInWords) {
       {"99999999999999999999999999999999999999999999", "largest"},
       {"9999999999EiB", "largest"},
       {"0.1234567890123456789GiB", "18 digits"},
-      {std::string("4\0KiB", 6), "no unit"},
+      {std::string("4\0KiB", 5), "no unit"},
       {"4\xFF", "no unit"},
   };
   for (const auto& [text, words] : cases) {

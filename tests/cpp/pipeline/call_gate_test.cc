@@ -38,6 +38,7 @@ TEST(CallGate, EndsUnderTraffic) {
     std::atomic<bool> began{false};
     std::atomic<int> inside{0};
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&] {
         while (gate->Enter()) {

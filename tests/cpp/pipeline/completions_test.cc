@@ -32,6 +32,7 @@ void End(const TaskDesc& desc, TaskId task) { desc.on_done(desc.on_done_ctx, tas
 TEST(Completions, AnnouncesOnceInTheOrderOfTheEnd) {
   const auto completions = Completions::Create().value();
   std::vector<TaskDesc> tasks;
+  tasks.reserve(5);
   for (int i = 0; i < 5; ++i) tasks.push_back(MustBegin(*completions));
   EXPECT_EQ(completions->running(), 5U);
   for (const TaskId id : {50U, 10U, 30U, 20U, 40U}) End(tasks[id / 10 - 1], id);

@@ -64,6 +64,7 @@ TEST(ForkFaults, P01_ForkUnderTrafficChildIsToldAndNeverHangs) {
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> ended{0};
   std::vector<std::thread> threads;
+  threads.reserve(3);
   for (int i = 0; i < 3; ++i) {
     threads.emplace_back([&] {
       for (std::uint64_t n = 0; !stop.load(); ++n) {

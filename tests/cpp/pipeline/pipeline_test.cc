@@ -19,6 +19,7 @@ namespace {
 
 std::vector<BlockId> Ids(std::uint64_t count) {
   std::vector<BlockId> ids;
+  ids.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i) ids.push_back(Id(i));
   return ids;
 }

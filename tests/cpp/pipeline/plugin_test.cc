@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -24,20 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> kPath = {UCMSTORE_TEST_PLUGINS_DIR};
-
-class EnvironmentVariable {
- public:
-  EnvironmentVariable(const char* name, const std::string& value) : name_(name) {
-    ::setenv(name, value.c_str(), 1);
-  }
-  EnvironmentVariable(const EnvironmentVariable&) = delete;
-  EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
-  ~EnvironmentVariable() { ::unsetenv(name_); }
-
- private:
-  const char* name_;
-};
+// Where the plugins of tests/cpp/plugins are.
+std::vector<std::string> Path() { return {UCMSTORE_TEST_PLUGINS_DIR}; }
 
 TEST(PluginFaults, O05_EachBadPluginGivesPathAndReason) {
   const std::vector<std::pair<std::string, std::string>> cases = {
@@ -54,7 +42,7 @@ TEST(PluginFaults, O05_EachBadPluginGivesPathAndReason) {
       {"Badotherlayout", "plugin abi"},
   };
   for (const auto& [name, reason] : cases) {
-    const Result<PluginPtr> plugin = FindPlugin(name, kPath);
+    const Result<PluginPtr> plugin = FindPlugin(name, Path());
     ASSERT_FALSE(plugin) << name;
     EXPECT_TRUE(Says(plugin.error().text(), {"\"" + name + "\"", reason}));
     EXPECT_FALSE(plugin.error().ok());
@@ -68,7 +56,7 @@ TEST(PluginFaults, L03_OtherInterfaceIsRefusedByVersion) {
 }
 
 TEST(PluginFaults, L03_OlderTableIsReadNoFurtherThanItsSize) {
-  const Result<PluginPtr> old = FindPlugin("Badoldtable", kPath);
+  const Result<PluginPtr> old = FindPlugin("Badoldtable", Path());
   ASSERT_TRUE(old) << old.error().text();  // the bytes after its table cannot be read
   EXPECT_EQ((*old)->table().query, nullptr);
   EXPECT_EQ((*old)->Query<StatsTableV1>(nullptr, "stats/1"), nullptr);
@@ -76,7 +64,7 @@ TEST(PluginFaults, L03_OlderTableIsReadNoFurtherThanItsSize) {
 }
 
 TEST(PluginFaults, L03_NewerTableIsTaken) {
-  const Result<PluginPtr> newer = FindPlugin("Badnewertable", kPath);
+  const Result<PluginPtr> newer = FindPlugin("Badnewertable", Path());
   ASSERT_TRUE(newer) << newer.error().text();
   EXPECT_EQ((*newer)->table().struct_size, sizeof(PluginV1));
 }
@@ -84,7 +72,7 @@ TEST(PluginFaults, L03_NewerTableIsTaken) {
 TEST(PluginFaults, O05_FileThatIsNoSharedObject) {
   const TempDir folder;
   std::ofstream(folder.path() / "libucmstore_text.so") << std::string(8192, '#');
-  std::ofstream(folder.path() / "libucmstore_empty.so");
+  std::ofstream(folder.path() / "libucmstore_empty.so") << "";
   fs::create_directory(folder.path() / "libucmstore_folder.so");
   fs::create_symlink("/nowhere/at/all", folder.path() / "libucmstore_dangling.so");
   const std::vector<std::string> path = {folder.string()};
@@ -97,8 +85,8 @@ TEST(PluginFaults, O05_FileThatIsNoSharedObject) {
 
 TEST(PluginFaults, O05_MissingStageListsEveryPathAndTheNearestName) {
   const TempDir folder;
-  const EnvironmentVariable variable("UCMSTORE_PLUGIN_PATH",
-                                     folder.string() + "::/nowhere/at/all:" + kPath[0]);
+  const Variable variable("UCMSTORE_PLUGIN_PATH", folder.string() + "::/nowhere/at/all:" +
+                                                      std::string(UCMSTORE_TEST_PLUGINS_DIR));
   const Result<PluginPtr> plugin = FindPlugin("Porbe", {});
   ASSERT_FALSE(plugin);
   EXPECT_EQ(plugin.error().code, Code::kInvalidArgument);
@@ -116,15 +104,16 @@ TEST(PluginFaults, O05_MissingStageListsEveryPathAndTheNearestName) {
 }
 
 TEST(PluginFaults, L06_MisCasedNameIsRefusedNamingTheRightOne) {
-  const Result<PluginPtr> plugin = FindPlugin("probe", kPath);
+  const Result<PluginPtr> plugin = FindPlugin("probe", Path());
   ASSERT_FALSE(plugin);
   EXPECT_TRUE(Says(plugin.error().text(), {"\"probe\"", "did you mean \"Probe\"?"}));
 }
 
 TEST(PluginSearch, FirstFolderWinsAndABadFileEndsTheSearch) {
   const TempDir first;
-  fs::copy_file(kPath[0] + "/libucmstore_wrap.so", first.path() / "libucmstore_wrap.so");
-  const std::vector<std::string> both = {first.string(), kPath[0]};
+  fs::copy_file(std::string(UCMSTORE_TEST_PLUGINS_DIR) + "/libucmstore_wrap.so",
+                first.path() / "libucmstore_wrap.so");
+  const std::vector<std::string> both = {first.string(), std::string(UCMSTORE_TEST_PLUGINS_DIR)};
   const Result<PluginPtr> copy = FindPlugin("Wrap", both);
   ASSERT_TRUE(copy) << copy.error().text();
   EXPECT_EQ((*copy)->path(), (first.path() / "libucmstore_wrap.so").string());
@@ -136,7 +125,7 @@ TEST(PluginSearch, FirstFolderWinsAndABadFileEndsTheSearch) {
 }
 
 TEST(PluginSearch, OrderIsOptionEnvironmentCore) {
-  const EnvironmentVariable variable("UCMSTORE_PLUGIN_PATH", "/from/environment::/second");
+  const Variable variable("UCMSTORE_PLUGIN_PATH", "/from/environment::/second");
   const std::vector<std::string> given = {"/from/option", ""};
   const std::vector<std::string> folders = PluginDirectories(given);
   ASSERT_EQ(folders.size(), 4U);
@@ -156,12 +145,13 @@ TEST(PluginFaults, O05_FoundFromAnotherWorkingFolder) {
 
 TEST(PluginFaults, O03_LoadedInAllOrdersByManyThreads) {
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([i] {
       std::vector<std::string> names = {"Probe", "Wrap", "Deep", "Badwrongabi", "Badnosymbol"};
       for (int j = 0; j < 20; ++j) {
         const std::string& name = names[static_cast<std::size_t>(i + j) % names.size()];
-        EXPECT_EQ(FindPlugin(name, kPath).has_value(), !name.starts_with("Bad")) << name;
+        EXPECT_EQ(FindPlugin(name, Path()).has_value(), !name.starts_with("Bad")) << name;
       }
     });
   }
@@ -169,8 +159,9 @@ TEST(PluginFaults, O03_LoadedInAllOrdersByManyThreads) {
 }
 
 TEST(PluginSearch, ListsTheGoodAndTheBad) {
-  const PluginList list = ListPlugins(kPath);
+  const PluginList list = ListPlugins(Path());
   std::vector<std::string> names;
+  names.reserve(list.plugins.size());
   for (const PluginPtr& plugin : list.plugins) names.emplace_back(plugin->name());
   for (const char* name : {"Probe", "Wrap", "Deep", "Dram"}) {
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
@@ -183,7 +174,7 @@ TEST(PluginSearch, ListsTheGoodAndTheBad) {
 }
 
 TEST(PluginSearch, OptionTablesAreData) {
-  const std::vector<OptionTable> tables = OptionTables(kPath);
+  const std::vector<OptionTable> tables = OptionTables(Path());
   ASSERT_FALSE(tables.empty());
   EXPECT_EQ(tables[0].scope, "store");
   EXPECT_EQ(tables[0].stage, "");

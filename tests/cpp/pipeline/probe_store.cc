@@ -3,6 +3,7 @@
 // The common parts of the tests of the pipeline.
 #include "pipeline/probe_store.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "pipeline/plugin_search.h"
@@ -47,6 +48,12 @@ void Journal::Write(void* ctx, const char* text) {
   journal.lines_.emplace_back(text);
 }
 
+Variable::Variable(const char* name, const std::string& value) : name_(name) {
+  ::setenv(name, value.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): see the header
+}
+
+Variable::~Variable() { ::unsetenv(name_); }  // NOLINT(concurrency-mt-unsafe)
+
 Namespace TestNamespace() {
   return Namespace::FromFields({{"model", "test"}, {"dtype", "bfloat16"}}).value();
 }
@@ -84,7 +91,7 @@ BlockId Id(std::uint64_t number) {
 
 BlockTask::BlockTask(std::uint64_t block, char fill) : bytes(128, fill) {
   for (std::uint32_t i = 0; i < 2; ++i) {
-    segments[i] = {.data = bytes.data() + 64 * i, .size = 64};
+    segments[i] = {.data = bytes.data() + std::size_t{64} * i, .size = 64};
     shards[i] = {.block = Id(block), .segments = &segments[i], .segment_count = 1, .index = i};
   }
   desc.shards = shards;

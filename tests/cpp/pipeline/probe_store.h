@@ -37,6 +37,18 @@ class Journal {
   std::vector<std::string> lines_;
 };
 
+// An environment variable, for as long as this lives. Before other threads, or without them.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value);
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable();
+
+ private:
+  const char* name_;
+};
+
 [[nodiscard]] Namespace TestNamespace();
 // shard_size 64, 2 shards a block, plugins from tests/cpp/plugins, nothing logged.
 [[nodiscard]] PipelineConfig Config(std::string spec, StageOptions options = {});

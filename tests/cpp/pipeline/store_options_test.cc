@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "options/option_set.h"
@@ -54,19 +53,21 @@ TEST(StoreOptions, EachOptionReachesItsPlace) {
 
 // M02, M03: one name for the level, and the same words from both sources.
 TEST(StoreOptionFaults, M02_LogLevelFromTheEnvironment) {
+  constexpr const char* kName = "UCMSTORE_LOG_LEVEL";
   for (const char* level : {"debug", "info", "warning", "error", "off"}) {
-    ::setenv("UCMSTORE_LOG_LEVEL", level, 1);
+    const Variable variable(kName, level);
     EXPECT_EQ(StoreOptions::FromInput({})->log_level, level);
     EXPECT_EQ(StoreOptions::FromInput({{"log_level", std::string("info")}})->log_level, "info");
   }
-  ::setenv("UCMSTORE_LOG_LEVEL", "Warn", 1);
-  const Result<StoreOptions> wrong = StoreOptions::FromInput({});
-  ASSERT_FALSE(wrong);
-  EXPECT_TRUE(Says(wrong.error().text(), {"UCMSTORE_LOG_LEVEL = \"Warn\"", "debug|info|warning",
-                                          "did you mean \"warning\"?"}));
-  ::setenv("UCMSTORE_LOG_LEVEL", "", 1);
+  {
+    const Variable variable(kName, "Warn");
+    const Result<StoreOptions> wrong = StoreOptions::FromInput({});
+    ASSERT_FALSE(wrong);
+    EXPECT_TRUE(Says(wrong.error().text(), {"UCMSTORE_LOG_LEVEL = \"Warn\"", "debug|info|warning",
+                                            "did you mean \"warning\"?"}));
+  }
+  const Variable variable(kName, "");
   EXPECT_EQ(StoreOptions::FromInput({})->log_level, "warning");
-  ::unsetenv("UCMSTORE_LOG_LEVEL");
 }
 
 TEST(LogSinkTest, WritesFromItsLevelOnToStderr) {

@@ -54,7 +54,7 @@ class Probe final : public StoreV1 {
     const std::scoped_lock lock(shared().mutex);
     ++shared().alive;
   }
-  ~Probe() {
+  virtual ~Probe() {
     const std::scoped_lock lock(shared().mutex);
     --shared().alive;
   }
@@ -168,7 +168,9 @@ class Probe final : public StoreV1 {
         }
       }
     }
-    for (const TaskId id : cancelled) static_cast<void>(Cancel(id));
+    for (const TaskId id : cancelled) {
+      if (!Cancel(id).ok()) return false;
+    }
     std::unique_lock lock(shared().mutex);
     const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     return shared().changed.wait_until(lock, until, [this] { return running_ == 0; });
@@ -320,18 +322,17 @@ constexpr OptionSpecV1 kOptions[] = {
 }  // namespace ucmstore::test
 
 extern "C" const ucmstore::PluginV1* ucmstore_plugin_v1() {
-  using namespace ucmstore::test;
   static constexpr ucmstore::PluginV1 kTable = {.abi = ucmstore::kPluginAbi,
                                                 .struct_size = sizeof(ucmstore::PluginV1),
                                                 .name = "Probe",
                                                 .version = "1.0",
-                                                .options = kOptions,
+                                                .options = ucmstore::test::kOptions,
                                                 .option_count = 2,
                                                 .is_terminal = 1,
                                                 .shard_overhead_bytes = 0,
                                                 .content = nullptr,
-                                                .create = &Create,
-                                                .destroy = &Destroy,
-                                                .query = &Query};
+                                                .create = &ucmstore::test::Create,
+                                                .destroy = &ucmstore::test::Destroy,
+                                                .query = &ucmstore::test::Query};
   return &kTable;
 }

@@ -37,7 +37,7 @@ class Wrap final : public StoreV1 {
     const std::scoped_lock lock(shared().mutex);
     ++shared().alive;
   }
-  ~Wrap() {
+  virtual ~Wrap() {
     const std::scoped_lock lock(shared().mutex);
     --shared().alive;
   }
@@ -129,19 +129,20 @@ constexpr OptionSpecV1 kOptions[] = {
 }  // namespace ucmstore::test
 
 extern "C" const ucmstore::PluginV1* ucmstore_plugin_v1() {
-  using namespace ucmstore::test;
   static constexpr ucmstore::PluginV1 kTable = {
       .abi = ucmstore::kPluginAbi,
       .struct_size = sizeof(ucmstore::PluginV1),
-      .name = kName,
+      .name = WRAP_NAME,
       .version = "1.0",
-      .options = kOptions,
+      .options = ucmstore::test::kOptions,
       .option_count = 1,
       .is_terminal = 0,
       .shard_overhead_bytes = WRAP_OVERHEAD,
       .content = WRAP_CONTENT,
-      .create = []() -> ucmstore::StoreV1* { return std::make_unique<Wrap>().release(); },
-      .destroy = &Destroy,
-      .query = &Query};
+      .create = []() -> ucmstore::StoreV1* {
+        return std::make_unique<ucmstore::test::Wrap>().release();
+      },
+      .destroy = &ucmstore::test::Destroy,
+      .query = &ucmstore::test::Query};
   return &kTable;
 }
