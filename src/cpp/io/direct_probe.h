@@ -14,9 +14,9 @@ namespace ucmstore {
 
 struct DirectVerdict {
   bool usable = false;
-  int error = 0;               // of the folder itself (a negative errno): not even a plain file worked
-  DirectAlignment alignment;   // if usable
-  std::string reason;          // if not: why, in words
+  int error = 0;  // of the folder itself (a negative errno): not even a plain file worked
+  DirectAlignment alignment;  // if usable
+  std::string reason;         // if not: why, in words
 };
 
 // `temporary` is a free name relative to `folder`, which ends up free again. `unit`: the alignment

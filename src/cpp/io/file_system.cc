@@ -64,27 +64,13 @@ struct NamedType {
 
 // statfs(2) and <linux/magic.h>.
 constexpr std::array<NamedType, 21> kTypes{{
-    {0xEF53, "ext4", true},
-    {0x58465342, "xfs", true},
-    {0x9123683E, "btrfs", true},
-    {0x01021994, "tmpfs", true},
-    {0x858458F6, "ramfs", true},
-    {0x794C7630, "overlayfs", true},
-    {0x2FC12FC1, "zfs", true},
-    {0xF2F52010, "f2fs", true},
-    {0xCA451A4E, "bcachefs", true},
-    {0x4D44, "vfat", true},
-    {0x2011BAB0, "exfat", true},
-    {0x6969, "nfs", false},
-    {0xFF534D42, "cifs", false},
-    {0xFE534D42, "smb2", false},
-    {0x65735546, "fuse", false},
-    {0x0BD00BD0, "lustre", false},
-    {0x00C36400, "ceph", false},
-    {0x01021997, "9p", false},
-    {0x47504653, "gpfs", false},
-    {0x19830326, "beegfs", false},
-    {0x01161970, "gfs2", false},
+    {0xEF53, "ext4", true},        {0x58465342, "xfs", true},     {0x9123683E, "btrfs", true},
+    {0x01021994, "tmpfs", true},   {0x858458F6, "ramfs", true},   {0x794C7630, "overlayfs", true},
+    {0x2FC12FC1, "zfs", true},     {0xF2F52010, "f2fs", true},    {0xCA451A4E, "bcachefs", true},
+    {0x4D44, "vfat", true},        {0x2011BAB0, "exfat", true},   {0x6969, "nfs", false},
+    {0xFF534D42, "cifs", false},   {0xFE534D42, "smb2", false},   {0x65735546, "fuse", false},
+    {0x0BD00BD0, "lustre", false}, {0x00C36400, "ceph", false},   {0x01021997, "9p", false},
+    {0x47504653, "gpfs", false},   {0x19830326, "beegfs", false}, {0x01161970, "gfs2", false},
 }};
 
 const NamedType* FindType(std::uint64_t type) noexcept {
@@ -143,8 +129,7 @@ int FileSystem::Rename(int from_folder, const char* from, int to_folder, const c
 
 int FileSystem::RenameNoReplace(int from_folder, const char* from, int to_folder,
                                 const char* to) noexcept {
-  const int result =
-      Returned(::renameat2(from_folder, from, to_folder, to, RENAME_NOREPLACE));
+  const int result = Returned(::renameat2(from_folder, from, to_folder, to, RENAME_NOREPLACE));
   if (result != -EINVAL && result != -ENOSYS) return result;
   // NFS and others know no flag. A link refuses an existing name just as well.
   const int linked = Link(from_folder, from, to_folder, to);
@@ -167,7 +152,9 @@ int FileSystem::RemoveFolder(int folder, const char* path) noexcept {
   return Returned(::unlinkat(folder, path, AT_REMOVEDIR));
 }
 
-int FileSystem::SetMode(int fd, std::uint32_t mode) noexcept { return Returned(::fchmod(fd, mode)); }
+int FileSystem::SetMode(int fd, std::uint32_t mode) noexcept {
+  return Returned(::fchmod(fd, mode));
+}
 
 int FileSystem::List(int folder, const ListCallback& entry) noexcept {
   // A descriptor of its own: two listings of one folder would share its position.
@@ -196,7 +183,7 @@ int FileSystem::List(int folder, const ListCallback& entry) noexcept {
 }
 
 int FileSystem::TryLock(int fd, LockKind kind) noexcept {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = static_cast<short>(kind == LockKind::kShared ? F_RDLCK : F_WRLCK);
   lock.l_whence = SEEK_SET;
   const int result = Returned(::fcntl(fd, F_OFD_SETLK, &lock));
@@ -207,10 +194,10 @@ int FileSystem::Facts(int fd, FileSystemFacts* facts) noexcept {
   struct statfs raw;
   if (::fstatfs(fd, &raw) < 0) return -errno;
   facts->type = static_cast<std::uint32_t>(raw.f_type);
-  facts->total_bytes = static_cast<std::uint64_t>(raw.f_blocks) *
-                       static_cast<std::uint64_t>(raw.f_bsize);
-  facts->free_bytes = static_cast<std::uint64_t>(raw.f_bavail) *
-                      static_cast<std::uint64_t>(raw.f_bsize);
+  facts->total_bytes =
+      static_cast<std::uint64_t>(raw.f_blocks) * static_cast<std::uint64_t>(raw.f_bsize);
+  facts->free_bytes =
+      static_cast<std::uint64_t>(raw.f_bavail) * static_cast<std::uint64_t>(raw.f_bsize);
   return 0;
 }
 

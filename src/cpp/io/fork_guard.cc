@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A fixed table of descriptors and one pthread_atfork handler. The handler runs in a child whose
-// other threads are gone, perhaps in the middle of anything: it takes no lock and allocates nothing.
+// other threads are gone, perhaps in the middle of anything: it takes no lock and allocates
+// nothing.
 #include "io/fork_guard.h"
 
 #include <pthread.h>

@@ -73,7 +73,8 @@ int IoBatch::MoveRun(FileSystem& fs, int fd, Way way, const Run& run) noexcept {
                                             : fs.WriteV(fd, &pieces_[first], count, offset);
     if (moved == -EINTR && ++interruptions <= kMaxInterruptions) continue;
     // The probe at open passed, but this transfer is refused: a short transfer left it misaligned,
-    // or this memory cannot be reached by the device. The page cache takes what direct I/O will not.
+    // or this memory cannot be reached by the device. The page cache takes what direct I/O will
+    // not.
     if ((moved == -EINVAL || moved == -EFAULT) && fallbacks_ == 0 && fs.DropDirect(fd) == 0) {
       ++fallbacks_;
       continue;

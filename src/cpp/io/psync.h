@@ -31,8 +31,8 @@ class IoBatch {
   [[nodiscard]] int Read(FileSystem& fs, int fd) noexcept { return Move(fs, fd, Way::kRead); }
   [[nodiscard]] int Write(FileSystem& fs, int fd) noexcept { return Move(fs, fd, Way::kWrite); }
 
-  // How often, in the last Read or Write, O_DIRECT was refused (EINVAL, EFAULT) and dropped, so that
-  // the rest went through the page cache. 0 or 1: a descriptor stays without it.
+  // How often, in the last Read or Write, O_DIRECT was refused (EINVAL, EFAULT) and dropped, so
+  // that the rest went through the page cache. 0 or 1: a descriptor stays without it.
   [[nodiscard]] std::uint32_t fallbacks() const noexcept { return fallbacks_; }
 
  private:

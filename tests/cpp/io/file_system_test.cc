@@ -28,10 +28,12 @@ class FileSystemTest : public ::testing::Test {
   }
   std::set<std::string> Names() {
     std::set<std::string> names;
-    EXPECT_EQ(fs_.List(folder_.get(), [&names](std::string_view name) {
-      names.emplace(name);
-      return true;
-    }), 0);
+    EXPECT_EQ(fs_.List(folder_.get(),
+                       [&names](std::string_view name) {
+                         names.emplace(name);
+                         return true;
+                       }),
+              0);
     return names;
   }
 

@@ -18,8 +18,25 @@
 namespace ucmstore::test {
 
 enum class Op : std::uint8_t {
-  kOpen, kClose, kStatAt, kStat, kRead, kWrite, kSync, kRename, kRenameNoReplace, kLink, kUnlink,
-  kMakeFolder, kRemoveFolder, kSetMode, kList, kTryLock, kFacts, kAlignment, kDropDirect,
+  kOpen,
+  kClose,
+  kStatAt,
+  kStat,
+  kRead,
+  kWrite,
+  kSync,
+  kRename,
+  kRenameNoReplace,
+  kLink,
+  kUnlink,
+  kMakeFolder,
+  kRemoveFolder,
+  kSetMode,
+  kList,
+  kTryLock,
+  kFacts,
+  kAlignment,
+  kDropDirect,
 };
 
 struct Call {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// IoBatch: whatever the kernel leaves short, interrupts or refuses, all bytes move or an error says so.
+// IoBatch: whatever the kernel leaves short, interrupts or refuses, all bytes move or an error says
+// so.
 #include "io/psync.h"
 
 #include <gtest/gtest.h>

@@ -256,8 +256,7 @@ TEST_F(PosixAdminTest, Q02_PurgeNeverLeavesTheRoot) {
   const std::string id = "abc00000000000000000000000000000";
   std::ofstream(elsewhere.path() / id) << "precious";
   stdfs::create_directory_symlink(elsewhere.path(), Folder() / "abc");
-  stdfs::create_symlink(elsewhere.path() / id,
-                        PathOf(MakeId(1, 1)).parent_path() / "x");
+  stdfs::create_symlink(elsewhere.path() / id, PathOf(MakeId(1, 1)).parent_path() / "x");
   stdfs::create_directory(dir_.path() / "target");
   stdfs::create_directory_symlink(Folder(), dir_.path() / "link-to-it");
   const std::vector<Seen> seen = Walk(kAdminPurge);
@@ -287,17 +286,20 @@ TEST_F(PosixAdminTest, AWalkCanBeStopped) {
     ASSERT_TRUE(DumpBlock(*store, kSmall, MakeId(1, i), 1).ok());
   }
   int entries = 0;
-  EXPECT_TRUE(PosixAdmin()
-                  .walk(dir_.string().c_str(), nullptr, kAdminRead, &entries, nullptr,
-                        [](void* ctx, const AdminEntryV1*) { return ++*static_cast<int*>(ctx) < 3; })
-                  .ok());
+  EXPECT_TRUE(
+      PosixAdmin()
+          .walk(dir_.string().c_str(), nullptr, kAdminRead, &entries, nullptr,
+                [](void* ctx, const AdminEntryV1*) { return ++*static_cast<int*>(ctx) < 3; })
+          .ok());
   EXPECT_EQ(entries, 3);
-  EXPECT_EQ(PosixAdmin().walk("/nonexistent", nullptr, 0, nullptr, nullptr,
-                              [](void*, const AdminEntryV1*) { return true; })
+  EXPECT_EQ(PosixAdmin()
+                .walk("/nonexistent", nullptr, 0, nullptr, nullptr,
+                      [](void*, const AdminEntryV1*) { return true; })
                 .code,
             Code::kNotFound);
-  EXPECT_FALSE(PosixAdmin().walk(dir_.string().c_str(), nullptr, 1U << 30, nullptr, nullptr,
-                                 [](void*, const AdminEntryV1*) { return true; })
+  EXPECT_FALSE(PosixAdmin()
+                   .walk(dir_.string().c_str(), nullptr, 1U << 30, nullptr, nullptr,
+                         [](void*, const AdminEntryV1*) { return true; })
                    .ok());
 }
 

@@ -166,13 +166,25 @@ TEST(Names, EverythingElseIsForeign) {
   const std::string id = "0123456789abcdef0123456789abcdef";
   const std::string writer = "00000000000000aa";
   EXPECT_EQ(ParseBlockFile("012", id).kind, NameKind::kBlock);
-  const std::vector<std::string> foreign{
-        "", ".", id.substr(1), id + "0", "0123456789ABCDEF0123456789ABCDEF",
-        id + ".", id + ".x", id + ".corrupt2", id + ".corrupt.", id + "." + writer,
-        id + "." + writer + ".activated", id + "." + writer + "..activated",
-        id + "." + writer + ".g.activated", id + "." + writer + ".1.activated.bak",
-        id + "." + writer + ".11111111111111111.activated",
-        id + ".0000000000000000.1.activated", id + ".aa.1.activated", " " + id, id + "\n"};
+  const std::vector<std::string> foreign{"",
+                                         ".",
+                                         id.substr(1),
+                                         id + "0",
+                                         "0123456789ABCDEF0123456789ABCDEF",
+                                         id + ".",
+                                         id + ".x",
+                                         id + ".corrupt2",
+                                         id + ".corrupt.",
+                                         id + "." + writer,
+                                         id + "." + writer + ".activated",
+                                         id + "." + writer + "..activated",
+                                         id + "." + writer + ".g.activated",
+                                         id + "." + writer + ".1.activated.bak",
+                                         id + "." + writer + ".11111111111111111.activated",
+                                         id + ".0000000000000000.1.activated",
+                                         id + ".aa.1.activated",
+                                         " " + id,
+                                         id + "\n"};
   for (const std::string& name : foreign) {
     EXPECT_EQ(ParseBlockFile("012", name).kind, NameKind::kForeign) << name;
   }
@@ -201,7 +213,8 @@ TEST(Names, H10_PathsAreBijective) {
   }
   std::map<std::string, int> folders;
   constexpr int kIds = 200'000;
-  for (std::uint64_t i = 0; i < kIds; ++i) ++folders[std::string(FolderName(MakeId(4, i), 3).text())];
+  for (std::uint64_t i = 0; i < kIds; ++i)
+    ++folders[std::string(FolderName(MakeId(4, i), 3).text())];
   EXPECT_EQ(folders.size(), 4096U);
   for (const auto& [folder, count] : folders) EXPECT_LT(count, 2 * kIds / 4096) << folder;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Golden files: a root that format 1 wrote once (tests/data/make_posix_golden.py, from docs/format.md
-// alone). Every later version must read it, and format 1 must still write it bit by bit.
+// Golden files: a root that format 1 wrote once (tests/data/make_posix_golden.py, from
+// docs/format.md alone). Every later version must read it, and format 1 must still write it bit by
+// bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -131,14 +132,14 @@ TEST_F(Golden, TheAdminTableFindsItGood) {
     std::vector<std::string>& bad;
     std::size_t& blocks;
   } context{bad, blocks};
-  const Status status = PosixAdmin().walk(
-      root.c_str(), nullptr, kAdminRead, &context, nullptr,
-      [](void* ctx, const AdminEntryV1* entry) {
-        auto& seen = *static_cast<Context*>(ctx);
-        if (entry->verdict != AdminVerdict::kGood) seen.bad.emplace_back(entry->path);
-        seen.blocks += entry->kind == AdminKind::kBlock ? 1 : 0;
-        return true;
-      });
+  const Status status = PosixAdmin().walk(root.c_str(), nullptr, kAdminRead, &context, nullptr,
+                                          [](void* ctx, const AdminEntryV1* entry) {
+                                            auto& seen = *static_cast<Context*>(ctx);
+                                            if (entry->verdict != AdminVerdict::kGood)
+                                              seen.bad.emplace_back(entry->path);
+                                            seen.blocks += entry->kind == AdminKind::kBlock ? 1 : 0;
+                                            return true;
+                                          });
   EXPECT_TRUE(status.ok()) << status.message;
   EXPECT_EQ(blocks, 2U);
   EXPECT_EQ(bad, std::vector<std::string>{});

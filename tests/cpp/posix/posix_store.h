@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PosixStore: a PosixStage opened directly, over any FileSystem, as a TestStore. So tests stand on the
-// seam to the disk, which a plugin's table does not show. Thread-safety: that of StoreV1.
+// PosixStore: a PosixStage opened directly, over any FileSystem, as a TestStore. So tests stand on
+// the seam to the disk, which a plugin's table does not show. Thread-safety: that of StoreV1.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opening: what is refused and in which words, several roots, dead ones, permissions, and which files
-// of which writers are reaped.
+// Opening: what is refused and in which words, several roots, dead ones, permissions, and which
+// files of which writers are reaped.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -40,8 +40,7 @@ class PosixRoot : public ::testing::Test {
     (void)PosixStore::Try(config, &status);
     return status;
   }
-  static void ExpectWords(const Status& status, Code code,
-                          const std::vector<std::string>& parts) {
+  static void ExpectWords(const Status& status, Code code, const std::vector<std::string>& parts) {
     EXPECT_EQ(status.code, code) << status.message;
     for (const std::string& part : parts) {
       EXPECT_NE(status.text().find(part), std::string_view::npos)
@@ -93,9 +92,7 @@ TEST_F(PosixRoot, M06_WhatCannotBeOpenedIsNamed) {
     return call.op == Op::kOpen && (call.flags & O_CREAT) != 0 ? -EROFS : HookedFs::kGoOn;
   });
   ExpectWords(TryOpen(config), Code::kIoError, {dir_.string(), "Read-only"});
-  fs_.Set([](const Call& call) {
-    return call.op == Op::kMakeFolder ? -EACCES : HookedFs::kGoOn;
-  });
+  fs_.Set([](const Call& call) { return call.op == Op::kMakeFolder ? -EACCES : HookedFs::kGoOn; });
   ExpectWords(TryOpen(config), Code::kIoError, {dir_.string(), "Permission denied"});
 }
 
@@ -108,7 +105,8 @@ TEST_F(PosixRoot, AnotherGeometryContentOrNamespaceIsRefusedWithBothValues) {
   ExpectWords(TryOpen(config), Code::kInvalidArgument, {path, "shard_size", "8192", "4096"});
   config = Config();
   config.geometry.shards_per_block = 5;
-  ExpectWords(TryOpen(config), Code::kInvalidArgument, {"shards_per_block is 4 there, 5 asked for"});
+  ExpectWords(TryOpen(config), Code::kInvalidArgument,
+              {"shards_per_block is 4 there, 5 asked for"});
   config = Config();
   config.content = "frame/1";
   ExpectWords(TryOpen(config), Code::kInvalidArgument, {"content", "raw", "frame/1"});  // S08
@@ -326,7 +324,7 @@ TEST_F(PosixRoot, AFolderThatIsOpenedWhileItIsPurgedWaitsAndBeginsAnew) {
   std::atomic<int> tries{0};
   fs_.Set([&](const Call& call) {
     if (call.op != Op::kTryLock) return HookedFs::kGoOn;
-    if (tries.fetch_add(1) < 2) return -EAGAIN;      // a purge holds it
+    if (tries.fetch_add(1) < 2) return -EAGAIN;          // a purge holds it
     if (tries.load() == 3) stdfs::remove_all(Folder());  // and has ended
     return HookedFs::kGoOn;
   });

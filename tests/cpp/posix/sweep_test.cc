@@ -248,8 +248,8 @@ TEST_P(Sweep, G_DeathAtAnyCallLeavesTheBlockAbsentOrWhole) {
       EXPECT_EQ(AbsenceProblem(*store, kGeometry, id), "");
     }
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while ((!Leftovers().empty() || !FilesBelow(root_ / "root" / PosixConfig().label /
-                                                "writers").empty()) &&
+    while ((!Leftovers().empty() ||
+            !FilesBelow(root_ / "root" / PosixConfig().label / "writers").empty()) &&
            std::chrono::steady_clock::now() < until) {
       std::this_thread::yield();
     }
@@ -261,7 +261,9 @@ TEST_P(Sweep, G_DeathAtAnyCallLeavesTheBlockAbsentOrWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, Sweep, ::testing::Values("/tmp", "/dev/shm"),
-                         [](const auto& place) { return place.param == "/tmp" ? "Disk" : "Memory"; });
+                         [](const auto& place) {
+                           return place.param == "/tmp" ? "Disk" : "Memory";
+                         });
 
 }  // namespace
 }  // namespace ucmstore::test

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes on their way: every mix of geometry, length, alignment and segments gives back what was dumped,
-// directly, bounced or buffered, and the figures tell which it was.
+// Bytes on their way: every mix of geometry, length, alignment and segments gives back what was
+// dumped, directly, bounced or buffered, and the figures tell which it was.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -42,8 +42,8 @@ class PosixTransfer : public ::testing::Test {
 
 TEST_F(PosixTransfer, EveryMixOfLengthsAndSegmentsComesBack) {
   Random random;
-  const Geometry geometries[] = {{1, 1},        {100, 3},          {4096, 2},      {8192, 5},
-                                 {12800, 4},    {4096 * 3 + 1, 7}, {70'000, 30},   {512, 128},
+  const Geometry geometries[] = {{1, 1},         {100, 3},          {4096, 2},    {8192, 5},
+                                 {12800, 4},     {4096 * 3 + 1, 7}, {70'000, 30}, {512, 128},
                                  {2'500'000, 2}, {1 << 20, 3},      {4096, 300}};
   for (const Geometry& geometry : geometries) {
     for (const char* io : {"auto", "buffered"}) {
@@ -79,11 +79,14 @@ TEST_F(PosixTransfer, EveryMixOfLengthsAndSegmentsComesBack) {
 class AlignedBlock {
  public:
   AlignedBlock(const Geometry& geometry, const BlockId& id)
-      : geometry_(geometry), id_(id), stride_(WholePages(geometry.shard_size)),
+      : geometry_(geometry),
+        id_(id),
+        stride_(WholePages(geometry.shard_size)),
         memory_(buffer_.Reserve(stride_ * geometry.shards_per_block)) {}
 
   void Fill(std::uint64_t nonce) {
-    for (std::uint32_t i = 0; i < geometry_.shards_per_block; ++i) test::Fill(Shard(i), id_, i, nonce);
+    for (std::uint32_t i = 0; i < geometry_.shards_per_block; ++i)
+      test::Fill(Shard(i), id_, i, nonce);
   }
   void Wipe() { std::memset(memory_.data(), 0xEE, memory_.size()); }
   [[nodiscard]] std::string Problem(std::uint64_t nonce) const {
@@ -138,7 +141,9 @@ std::size_t CachedPages(const stdfs::path& path) {
   return cached;
 }
 
-bool IsDirectHere(PosixStore& store) { return !store.log().Has(LogLevel::kWarning, "no direct I/O"); }
+bool IsDirectHere(PosixStore& store) {
+  return !store.log().Has(LogLevel::kWarning, "no direct I/O");
+}
 
 TEST_F(PosixTransfer, I06_AlignedBlocksGoPastThePageCacheInOneCall) {
   const Geometry geometry{.shard_size = 4096 * 5, .shards_per_block = 3};  // no multiple of 16 KiB
@@ -227,6 +232,15 @@ TEST_F(PosixTransfer, I_ARefusalAtRunTimeIsReplacedAndCounted) {
   EXPECT_EQ(BlockProblem(*store, geometry, MakeId(1, 1), 1), "");
   EXPECT_GE(store->Stat("direct_fallbacks"), 2);
   EXPECT_GT(store->Stat("buffered_bytes"), 0);
+  EXPECT_TRUE(store->log().Has(LogLevel::kWarning, "direct I/O was refused"));
+  // Refused at every opening, from now on.
+  fs_.Set([](const Call& call) {
+    return call.op == Op::kOpen && (call.flags & O_DIRECT) != 0 ? -EINVAL : HookedFs::kGoOn;
+  });
+  const double direct = store->Stat("direct_bytes") + store->Stat("bounced_bytes");
+  ASSERT_TRUE(DumpBlock(*store, geometry, MakeId(1, 2), 2).ok());
+  EXPECT_EQ(BlockProblem(*store, geometry, MakeId(1, 2), 2), "");
+  EXPECT_EQ(store->Stat("direct_bytes") + store->Stat("bounced_bytes"), direct);
 }
 
 // A short shard costs the disk only the pages it fills; the rest of its place is a hole.
@@ -237,7 +251,8 @@ TEST_F(PosixTransfer, ShortShardsLeaveHoles) {
   for (std::uint32_t i = 0; i < 8; ++i) dump.Add(MakeId(1, 1), i, 3, 5000);
   ASSERT_TRUE(Finish(*store, dump).ok());
   FileStat stat;
-  const stdfs::path path = dir_.path() / Config(geometry).label / BlockName(MakeId(1, 1), 3).c_str();
+  const stdfs::path path =
+      dir_.path() / Config(geometry).label / BlockName(MakeId(1, 1), 3).c_str();
   ASSERT_EQ(fs_.StatAt(AT_FDCWD, path.c_str(), &stat), 0);
   EXPECT_EQ(stat.size, 8 * 65536U + 4096 + 4096);
   EXPECT_LE(stat.disk_bytes, 8 * 8192U + 4096 + 4096);

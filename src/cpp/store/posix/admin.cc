@@ -26,7 +26,7 @@ Status AtEdge(Function&& function) noexcept {
     return function();
   } catch (const std::exception& error) {
     return Status::Error(Code::kInternal, error.what());
-  } catch (...) {
+  } catch (...) {  // style: the ABI's edge
     return Status::Error(Code::kInternal, "an unknown exception");
   }
 }
@@ -123,8 +123,7 @@ Status InspectFile(FileSystem& fs, const char* path, const Facts& facts) {
   const Result<Footer> footer = FindFooter(fs, fd, stat.size);
   if (!footer) {
     facts.Add("verdict", std::string(footer.error().text()));
-    return Status::Error(footer.error().code,
-                         fmt::format("{}: {}", path, footer.error().text()));
+    return Status::Error(footer.error().code, fmt::format("{}: {}", path, footer.error().text()));
   }
   facts.Add("block_id", ToHex(footer->id));
   facts.Add("format", fmt::format("{}", kFooterVersion));

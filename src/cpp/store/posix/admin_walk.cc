@@ -57,9 +57,7 @@ class NamespaceWalk {
   [[nodiscard]] bool reads() const noexcept { return (request_.flags & kAdminRead) != 0; }
   [[nodiscard]] bool repairs() const noexcept { return (request_.flags & kAdminRepair) != 0; }
   [[nodiscard]] bool purges() const noexcept { return (request_.flags & kAdminPurge) != 0; }
-  [[nodiscard]] std::uint32_t digits() const noexcept {
-    return file_ ? file_->prefix_digits : 0;
-  }
+  [[nodiscard]] std::uint32_t digits() const noexcept { return file_ ? file_->prefix_digits : 0; }
   [[nodiscard]] std::string PathOf(std::string_view name) const {
     return fmt::format("{}/{}{}{}", request_.root, label_, name.empty() ? "" : "/", name);
   }
@@ -119,8 +117,7 @@ Status NamespaceWalk::Open() {
   for (const std::string& name : *names) {
     if (name == kRootFileName || name == kWritersName) continue;
     FileStat stat;
-    const bool folder =
-        fs_.StatAt(fd, name.c_str(), &stat) == 0 && stat.kind == FileKind::kFolder;
+    const bool folder = fs_.StatAt(fd, name.c_str(), &stat) == 0 && stat.kind == FileKind::kFolder;
     const bool prefix = file_ && folder && IsPrefixFolder(name, digits());
     (prefix ? prefixes_ : foreign_).push_back(name);
   }
@@ -192,7 +189,8 @@ void NamespaceWalk::Remove(int folder, const std::string& name, Found* found) {
   const int removed = fs_.Unlink(folder, name.c_str());
   const bool gone = removed == 0 || removed == -ENOENT;
   found->action = gone ? AdminAction::kRemoved : AdminAction::kFailed;
-  if (!gone) found->text += fmt::format("{}{}", found->text.empty() ? "" : "; ", ErrnoText(-removed));
+  if (!gone)
+    found->text += fmt::format("{}{}", found->text.empty() ? "" : "; ", ErrnoText(-removed));
   if (!gone && found->kind == AdminKind::kActivated) all_reaped_ = false;
 }
 
@@ -218,9 +216,10 @@ void NamespaceWalk::LookAtBlock(int folder, const std::string& name, const Parse
     return;
   }
   BlockVerdict judged;
-  if (reads()) {
+  const bool torn = !file_->layout.IsBlockSize(found->stat.size);
+  if (reads() || (torn && repairs())) {
     judged = VerifyBlock(fs_, folder, name.c_str(), parsed.id, *file_);
-  } else if (!file_->layout.IsBlockSize(found->stat.size)) {
+  } else if (torn) {
     judged.verdict = AdminVerdict::kTorn;
     judged.text = "its size is not that of a block";
   }
@@ -229,9 +228,7 @@ void NamespaceWalk::LookAtBlock(int folder, const std::string& name, const Parse
   const bool bad =
       judged.verdict == AdminVerdict::kTorn || judged.verdict == AdminVerdict::kCorrupt;
   if (!bad || !repairs()) return;
-  // Without kAdminRead nothing is open, and what was judged is what stat saw.
-  const FileStat& stat = judged.file ? judged.stat : found->stat;
-  const AsideResult aside = SetAside(fs_, folder_.get(), parsed.id, digits(), stat);
+  const AsideResult aside = SetAside(fs_, folder_.get(), parsed.id, digits(), judged.stat);
   if (aside.outcome == AsideOutcome::kMoved) found->action = AdminAction::kSetAside;
   if (aside.outcome == AsideOutcome::kFailed) {
     found->action = AdminAction::kFailed;
@@ -348,9 +345,9 @@ Status WalkRoot(FileSystem& fs, const WalkRequest& request) {
   if (!labels) return labels.error();
   if (!request.label.empty()) {
     if (std::ranges::find(*labels, request.label) == labels->end()) {
-      return Status::Error(Code::kNotFound, fmt::format("{}: there is no namespace '{}' ({} others)",
-                                                        request.root, request.label,
-                                                        labels->size()));
+      return Status::Error(Code::kNotFound,
+                           fmt::format("{}: there is no namespace '{}' ({} others)", request.root,
+                                       request.label, labels->size()));
     }
     *labels = {request.label};
   }

@@ -14,8 +14,8 @@
 namespace ucmstore {
 namespace {
 
-// The same file must be wrong twice. If each reading meets another file, somebody rewrites the block
-// faster than it can be judged; it is then left alone.
+// The same file must be wrong twice. If each reading meets another file, somebody rewrites the
+// block faster than it can be judged; it is then left alone.
 constexpr int kMaxAttempts = 4;
 
 void FailRest(std::span<ShardIo> shards, const Status& why) {
@@ -43,8 +43,8 @@ struct BlockReader::Attempt {
   FileStat stat;
   bool full = false;
   bool direct = false;
-  Status status;          // of the whole file
-  std::string suspicion;  // "" if nothing is wrong
+  Status status;            // of the whole file
+  std::string suspicion;    // "" if nothing is wrong
   bool from_cache = false;  // the footer was not read now
   std::shared_ptr<const Footer> footer;
   std::vector<ShardRead> reads;  // of the shards that are moved
@@ -111,11 +111,11 @@ void BlockReader::Open(const BlockId& id, Attempt* attempt) {
   if (fd == -EINVAL && attempt->direct) {
     attempt->direct = false;
     counters_.direct_fallbacks.Add();
+    root_.SayFallback(log_);
     fd = fs.OpenAt(root_.folder(), name.c_str(), kFlags, 0);
   }
   if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -ENXIO) {
-    attempt->status =
-        Status::Error(Code::kNotFound, fmt::format("{}: no such block", PathOf(id)));
+    attempt->status = Status::Error(Code::kNotFound, fmt::format("{}: no such block", PathOf(id)));
     return;
   }
   if (fd < 0) {
@@ -145,8 +145,7 @@ void BlockReader::LearnFooter(const BlockId& id, std::span<ShardIo> shards, bool
   }
   if (attempt->footer) {
     attempt->from_cache = true;
-    attempt->suspicion =
-        FooterMismatch(*attempt->footer, id, root_.file(), attempt->full);
+    attempt->suspicion = FooterMismatch(*attempt->footer, id, root_.file(), attempt->full);
     return;
   }
   const bool only_prefetch =
@@ -180,6 +179,7 @@ void BlockReader::Move(const BlockId& id, Attempt* attempt) {
     for (ShardRead& read : attempt->reads) transfer.Add(read);
     if (with_footer) transfer.AddFooter(attempt->full);
     error = transfer.Finish();
+    if (transfer.fell_back()) root_.SayFallback(log_);
     if (error == 0 && with_footer) Accept(id, transfer.footer(), attempt);
   }
   attempt->errors.assign(attempt->reads.size(), error);
@@ -212,8 +212,8 @@ void BlockReader::ReadFooter(const BlockId& id, Attempt* attempt) {
 // Decides whether a parsed footer is the right one.
 void BlockReader::Accept(const BlockId& id, Result<Footer>& parsed, Attempt* attempt) {
   if (!parsed && parsed.error().code == Code::kUnsupported) {
-    attempt->status = Status::Error(Code::kUnsupported,
-                                    fmt::format("{}: {}", PathOf(id), parsed.error().text()));
+    attempt->status =
+        Status::Error(Code::kUnsupported, fmt::format("{}: {}", PathOf(id), parsed.error().text()));
     return;
   }
   attempt->suspicion = parsed ? FooterMismatch(*parsed, id, root_.file(), attempt->full)

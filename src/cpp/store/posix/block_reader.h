@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BlockReader: gives shards of one block exactly as they were dumped, or says why not. The name says
-// where, fstat says whole, the footer says right: magic, id, fingerprint, geometry, content, then
-// each shard's checksum. What is wrong is read once more, past every cache of ours; wrong twice in
-// the same file is corrupt, and the file is set aside. An I/O error is an error, and the file stays.
-// Thread-safe.
+// BlockReader: gives shards of one block exactly as they were dumped, or says why not. The name
+// says where, fstat says whole, the footer says right: magic, id, fingerprint, geometry, content,
+// then each shard's checksum. What is wrong is read once more, past every cache of ours; wrong
+// twice in the same file is corrupt, and the file is set aside. An I/O error is an error, and the
+// file stays. Thread-safe.
 #pragma once
 
 #include <memory>

@@ -7,8 +7,6 @@
 
 #include <cerrno>
 
-#include "store/posix/transfer.h"
-
 namespace ucmstore {
 
 PosixWriter::PosixWriter(Root& root, const BlockId& id, PosixCounters& counters, Log& log)
@@ -47,28 +45,49 @@ void PosixWriter::Write(std::span<ShardIo> shards, bool last) {
   }
 }
 
+TransferFile PosixWriter::FileOf(const Opened& opened) const noexcept {
+  return {root_.fs(), opened.file.get(), opened.direct ? root_.alignment() : DirectAlignment{},
+          root_.layout()};
+}
+
 Status PosixWriter::WriteShards(std::span<ShardIo> shards, bool last) {
-  Result<File> file = OpenActivated();
-  if (!file) return file.error();
-  const TransferFile to{root_.fs(), file->get(), root_.alignment(), root_.layout()};
-  WriteTransfer transfer(to, counters_);
+  Result<Opened> opened = OpenActivated();
+  if (!opened) return opened.error();
+  WriteTransfer transfer(FileOf(*opened), counters_);
   for (const ShardIo& shard : shards) {
-    footer_.shards[shard.index()] = transfer.Add(shard.index(), shard.segments(),
-                                                 static_cast<std::uint32_t>(shard.bytes()));
+    footer_.shards[shard.index()] =
+        transfer.Add(shard.index(), shard.segments(), static_cast<std::uint32_t>(shard.bytes()));
   }
   if (last) transfer.AddFooter(footer_);
   const int error = transfer.Finish();
+  if (transfer.fell_back()) root_.SayFallback(log_);
   if (error < 0) return Failed(error, "writing");
-  Status finished = Finish(*file, last);
-  footer_written_ = last && finished.ok();
+  Status finished = Finish(opened->file, last);
+  if (last) footer_written_ = finished.ok();  // only then no other Write is at it
   return finished;
 }
 
-Result<File> PosixWriter::OpenActivated() {
+int PosixWriter::OpenFile(int flags, bool* direct) {
+  FileSystem& fs = root_.fs();
+  const std::uint32_t mode = root_.options().modes.file;
+  *direct = root_.direct();
+  int fd = fs.OpenAt(root_.folder(), name_.c_str(), *direct ? flags | O_DIRECT : flags, mode);
+  if (fd == -EINVAL && *direct) {
+    *direct = false;
+    counters_.direct_fallbacks.Add();
+    root_.SayFallback(log_);
+    // The kernel may have made the file before it refused the flag (open(2), BUGS).
+    if ((flags & O_CREAT) != 0) (void)fs.Unlink(root_.folder(), name_.c_str());
+    fd = fs.OpenAt(root_.folder(), name_.c_str(), flags, mode);
+  }
+  return fd;
+}
+
+Result<PosixWriter::Opened> PosixWriter::OpenActivated() {
   const MutexLock lock(mutex_);
   if (!created_) return Create();
-  const int flags = O_WRONLY | O_NOFOLLOW | (root_.direct() ? O_DIRECT : 0);
-  const int fd = root_.fs().OpenAt(root_.folder(), name_.c_str(), flags, 0);
+  Opened opened;
+  const int fd = OpenFile(O_WRONLY | O_NOFOLLOW, &opened.direct);
   if (fd == -ENOENT) {
     return Failure(Code::kAborted,
                    fmt::format("{}: somebody removed the file, and with it the shards that had "
@@ -76,39 +95,47 @@ Result<File> PosixWriter::OpenActivated() {
                                root_.PathOf(name_.text())));
   }
   if (fd < 0) return std::unexpected(Failed(fd, "opening"));
-  return File(root_.fs(), fd);
+  opened.file = File(root_.fs(), fd);
+  return opened;
 }
 
-Result<File> PosixWriter::Create() {
+Result<PosixWriter::Opened> PosixWriter::Create() {
   Result<WriterMark*> mark = root_.Writer();
   if (!mark) return std::unexpected(mark.error());
   mark_ = *mark;
   name_ = ActivatedName(footer_.id, root_.prefix_digits(), mark_->id(), mark_->NextAttempt());
-  FileSystem& fs = root_.fs();
-  const Modes& modes = root_.options().modes;
-  const int flags =
-      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | (root_.direct() ? O_DIRECT : 0);
-  int fd = fs.OpenAt(root_.folder(), name_.c_str(), flags, modes.file);
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+  Opened opened;
+  int fd = OpenFile(kFlags, &opened.direct);
   if (fd == -ENOENT) {
     // The first block of this prefix, or somebody removed the folder.
-    const Name folder = FolderName(footer_.id, root_.prefix_digits());
-    const int made = fs.MakeFolder(root_.folder(), folder.c_str(), modes.folder);
-    if (made < 0 && made != -EEXIST) {
-      return std::unexpected(ErrnoStatus(
-          -made, fmt::format("{}: creating the folder", root_.PathOf(folder.text()))));
-    }
-    if (made == 0 && modes.exact) {
-      const File opened(
-          fs, fs.OpenAt(root_.folder(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
-      if (opened) (void)fs.SetMode(opened.get(), modes.folder);
-    }
-    fd = fs.OpenAt(root_.folder(), name_.c_str(), flags, modes.file);
+    const Status made = MakeFolder();
+    if (!made.ok()) return std::unexpected(made);
+    fd = OpenFile(kFlags, &opened.direct);
   }
   if (fd < 0) return std::unexpected(Failed(fd, "creating"));
   created_ = true;
-  File file(fs, fd);
-  if (modes.exact) (void)fs.SetMode(fd, modes.file);
-  return file;
+  opened.file = File(root_.fs(), fd);
+  const Modes& modes = root_.options().modes;
+  if (modes.exact) (void)root_.fs().SetMode(fd, modes.file);
+  return opened;
+}
+
+Status PosixWriter::MakeFolder() {
+  FileSystem& fs = root_.fs();
+  const Modes& modes = root_.options().modes;
+  const Name folder = FolderName(footer_.id, root_.prefix_digits());
+  const int made = fs.MakeFolder(root_.folder(), folder.c_str(), modes.folder);
+  if (made == -EEXIST) return Status::Ok();
+  if (made < 0) {
+    return ErrnoStatus(-made, fmt::format("{}: creating the folder", root_.PathOf(folder.text())));
+  }
+  if (modes.exact) {
+    const File opened(
+        fs, fs.OpenAt(root_.folder(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
+    if (opened) (void)fs.SetMode(opened.get(), modes.folder);
+  }
+  return Status::Ok();
 }
 
 Status PosixWriter::Finish(File& file, bool complete) {
@@ -122,14 +149,13 @@ Status PosixWriter::Finish(File& file, bool complete) {
 
 Status PosixWriter::Commit() {
   if (!footer_written_) {
-    Result<File> file = OpenActivated();
-    if (!file) return file.error();
-    const TransferFile to{root_.fs(), file->get(), root_.alignment(), root_.layout()};
-    WriteTransfer transfer(to, counters_);
+    Result<Opened> opened = OpenActivated();
+    if (!opened) return opened.error();
+    WriteTransfer transfer(FileOf(*opened), counters_);
     transfer.AddFooter(footer_);
     const int error = transfer.Finish();
     if (error < 0) return Failed(error, "writing the footer");
-    Status finished = Finish(*file, /*complete=*/true);
+    Status finished = Finish(opened->file, /*complete=*/true);
     if (!finished.ok()) return finished;
   }
   const Name block = BlockName(footer_.id, root_.prefix_digits());
@@ -144,8 +170,7 @@ Status PosixWriter::SyncFolder() {
   const Name folder = FolderName(footer_.id, root_.prefix_digits());
   const File opened(root_.fs(), root_.fs().OpenAt(root_.folder(), folder.c_str(),
                                                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
-  const int synced =
-      opened ? root_.fs().Sync(opened.get(), /*data_only=*/false) : opened.get();
+  const int synced = opened ? root_.fs().Sync(opened.get(), /*data_only=*/false) : opened.get();
   if (synced < 0 && synced != -EINVAL && synced != -EOPNOTSUPP) {
     return ErrnoStatus(-synced, fmt::format("{}: syncing the folder", root_.PathOf(folder.text())));
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PosixWriter: one attempt at writing one block, into an activated file that no other attempt of any
-// process shares. A whole block costs what a bare program's would: open, one pwritev of shards and
-// footer, close, rename. Between calls no descriptor is held, so that any number of incomplete
+// PosixWriter: one attempt at writing one block, into an activated file that no other attempt of
+// any process shares. A whole block costs what a bare program's would: open, one pwritev of shards
+// and footer, close, rename. Between calls no descriptor is held, so that any number of incomplete
 // blocks costs none. Without a Commit that succeeded, the destructor removes the file.
 // Thread-safe as BlockWriter asks: Writes of different shards may run at once.
 #pragma once
@@ -15,6 +15,7 @@
 #include "store/posix/counters.h"
 #include "store/posix/footer.h"
 #include "store/posix/root.h"
+#include "store/posix/transfer.h"
 #include "task/terminal_stage.h"
 
 namespace ucmstore {
@@ -30,9 +31,18 @@ class PosixWriter final : public BlockWriter {
   Status Commit() override;
 
  private:
+  struct Opened {
+    File file;
+    bool direct = false;
+  };
+
   Status WriteShards(std::span<ShardIo> shards, bool last);
-  Result<File> OpenActivated() UCMSTORE_EXCLUDES(mutex_);
-  Result<File> Create() UCMSTORE_REQUIRES(mutex_);
+  Result<Opened> OpenActivated() UCMSTORE_EXCLUDES(mutex_);
+  Result<Opened> Create() UCMSTORE_REQUIRES(mutex_);
+  // A descriptor or a negative errno. Where O_DIRECT is refused, goes on without.
+  int OpenFile(int flags, bool* direct);
+  Status MakeFolder();
+  [[nodiscard]] TransferFile FileOf(const Opened& opened) const noexcept;
   // Syncs if asked to, and closes; gives what either reports.
   Status Finish(File& file, bool complete);
   Status SyncFolder();

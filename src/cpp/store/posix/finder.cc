@@ -128,9 +128,9 @@ Status Finder::Find(std::span<const BlockId> blocks, std::uint32_t flags, std::u
   }
   const std::size_t errors = batch->errors.load();
   if (errors == 0) return Status::Ok();
-  const Status why = ErrnoStatus(
-      -batch->error.load(), fmt::format("{} of {} blocks could not be looked up", errors,
-                                        blocks.size()));
+  const Status why =
+      ErrnoStatus(-batch->error.load(),
+                  fmt::format("{} of {} blocks could not be looked up", errors, blocks.size()));
   const std::size_t asked = batch->stop_at_miss ? first_miss + 1 : blocks.size();
   if (errors >= asked) return why;
   log_.Warning(why.text());  // the caller takes them for absent

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finder: answers whether blocks are there, by one stat each: the file name is the index, whatever is
-// stored. The caller asks alone at first; if much is left, a few workers help: a fresh miss costs
-// the kernel several microseconds, on a cold disk a hundred, and they overlap. Caller and helpers
-// take chunks from a common cursor, so the caller never waits for a helper that has not begun.
-// Thread-safe.
+// Finder: answers whether blocks are there, by one stat each: the file name is the index, whatever
+// is stored. The caller asks alone at first; if much is left, a few workers help: a fresh miss
+// costs the kernel several microseconds, on a cold disk a hundred, and they overlap. Caller and
+// helpers take chunks from a common cursor, so the caller never waits for a helper that has not
+// begun. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,8 @@
 // FooterCache: footers read lately, so that layer-wise loads of one block read its footer once. The
 // key is what stat says of the file: device, inode, time and size. A key that fits another file by
 // chance does no harm: the id is compared and every shard's checksum, and a mismatch is read
-// again without the cache. Bounded in entries and in bytes; the least recently used goes. Thread-safe.
+// again without the cache. Bounded in entries and in bytes; the least recently used goes.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>

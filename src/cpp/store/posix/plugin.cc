@@ -16,8 +16,8 @@ const void* Query(ucmstore::StoreV1* store, const char* name) {
 
 extern "C" const ucmstore::PluginV1* ucmstore_plugin_v1() {
   static const ucmstore::PluginV1 kTable = [] {
-    ucmstore::PluginV1 table = ucmstore::MakePlugin<ucmstore::PosixStage>(
-        "Posix", UCMSTORE_VERSION, ucmstore::PosixOptions());
+    ucmstore::PluginV1 table = ucmstore::MakePlugin<ucmstore::PosixStage>("Posix", UCMSTORE_VERSION,
+                                                                          ucmstore::PosixOptions());
     table.query = &Query;
     return table;
   }();

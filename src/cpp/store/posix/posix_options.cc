@@ -50,7 +50,8 @@ std::span<const OptionSpecV1> PosixOptions() noexcept {
        .flags = 0,
        .default_text = "3",
        .range = "1..5",
-       .help = "Digits of an id that name its folder, in a new namespace; an old one keeps its own."},
+       .help =
+           "Digits of an id that name its folder, in a new namespace; an old one keeps its own."},
       {.name = "footer_cache_entries",
        .type = OptionType::kInt,
        .flags = 0,

@@ -57,14 +57,15 @@ Status CheckSetup(const StageSetup& setup) {
   };
   const BlockLayout layout{setup.shard_size, setup.shards_per_block};
   if (!layout.valid()) {
-    return invalid(fmt::format("a block of {} shards of {} bytes is not possible in a file: at most "
-                               "{} shards of {} bytes",
-                               setup.shards_per_block, setup.shard_size, BlockLayout::kMaxShards,
-                               BlockLayout::kMaxShardSize));
+    return invalid(
+        fmt::format("a block of {} shards of {} bytes is not possible in a file: at most "
+                    "{} shards of {} bytes",
+                    setup.shards_per_block, setup.shard_size, BlockLayout::kMaxShards,
+                    BlockLayout::kMaxShardSize));
   }
   if (setup.content.empty() || setup.content.size() > kMaxContentSize) {
-    return invalid(fmt::format("content '{}' must have 1 to {} characters", setup.content,
-                               kMaxContentSize));
+    return invalid(
+        fmt::format("content '{}' must have 1 to {} characters", setup.content, kMaxContentSize));
   }
   std::vector<std::string> roots = setup.List("roots");
   if (roots.empty()) return invalid("roots: at least one folder must be given");
@@ -84,7 +85,9 @@ Status CheckSetup(const StageSetup& setup) {
 class PosixStage::ReapJob final : public Job {
  public:
   ReapJob(Root& root, PosixCounters& counters, Log& log)
-      : root_(root), counters_(counters), log_(log),
+      : root_(root),
+        counters_(counters),
+        log_(log),
         census_(root.fs(), root.folder(), root.local()) {}
 
   // A cheap look. True: there is something to do.
@@ -175,10 +178,10 @@ Status PosixStage::CheckRoots() {
     for (std::size_t k = 0; k < i; ++k) {
       if (!roots_[i].root || !roots_[k].root) continue;
       if (roots_[i].root->file().root_id != roots_[k].root->file().root_id) continue;
-      return Status::Error(Code::kInvalidArgument,
-                           fmt::format("roots: {} and {} are the same folder",
-                                       roots_[k].root->options().path,
-                                       roots_[i].root->options().path));
+      return Status::Error(
+          Code::kInvalidArgument,
+          fmt::format("roots: {} and {} are the same folder", roots_[k].root->options().path,
+                      roots_[i].root->options().path));
     }
   }
   return Status::Ok();
@@ -188,8 +191,10 @@ Status PosixStage::CheckRoots() {
 void PosixStage::Announce(const StageSetup& setup) {
   for (const OneRoot& one : roots_) {
     if (!one.root) {
-      log().Error(fmt::format("{}; the store goes on without this root: its blocks are misses, "
-                              "dumps of them fail", one.why.text()));
+      log().Error(
+          fmt::format("{}; the store goes on without this root: its blocks are misses, "
+                      "dumps of them fail",
+                      one.why.text()));
     } else if (!one.root->buffered_reason().empty()) {
       log().Warning(fmt::format("{}: no direct I/O here ({}); going through the page cache",
                                 one.root->PathOf(""), one.root->buffered_reason()));
@@ -198,8 +203,10 @@ void PosixStage::Announce(const StageSetup& setup) {
   if (setup.Size("capacity") == 0) {
     log().Warning("no capacity is set: what is dumped stays, until the disk is full");
   } else {
-    log().Warning(fmt::format("capacity={}: this release does not reclaim yet; nothing is removed, "
-                              "and the disk may fill", setup.Size("capacity")));
+    log().Warning(
+        fmt::format("capacity={}: this release does not reclaim yet; nothing is removed, "
+                    "and the disk may fill",
+                    setup.Size("capacity")));
   }
 }
 
@@ -215,8 +222,7 @@ PosixStage::OneRoot& PosixStage::RootOf(const BlockId& block) noexcept {
   return roots_[ChooseRoot(block, static_cast<std::uint32_t>(roots_.size()))];
 }
 
-Status PosixStage::Find(std::span<const BlockId> blocks, std::uint32_t flags,
-                        std::uint8_t* found) {
+Status PosixStage::Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) {
   return finder_->Find(blocks, flags, found);
 }
 

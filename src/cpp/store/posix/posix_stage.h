@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Posix: the terminal stage that keeps blocks in files, one each, named by their ids. The file is the
-// index: nothing is kept in memory but a few footers. Layout and names: docs/format.md.
+// Posix: the terminal stage that keeps blocks in files, one each, named by their ids. The file is
+// the index: nothing is kept in memory but a few footers. Layout and names: docs/format.md.
 // Thread-safe.
 #pragma once
 

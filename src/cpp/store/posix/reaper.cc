@@ -9,8 +9,8 @@
 namespace ucmstore {
 
 int WriterCensus::Take() {
-  const File writers(
-      fs_, fs_.OpenAt(folder_, kWritersName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
+  const File writers(fs_,
+                     fs_.OpenAt(folder_, kWritersName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
   if (!writers) return 0;
   return fs_.List(writers.get(), [this](std::string_view name) {
     const ParsedMark mark = ParseMark(name);

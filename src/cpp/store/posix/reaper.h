@@ -23,8 +23,9 @@ class WriterCensus {
   WriterCensus(FileSystem& fs, int folder, bool local) noexcept
       : fs_(fs), folder_(folder), local_(local) {}
 
-  // Looks at every mark, at most kMaxDead dead ones (each costs a descriptor), and removes temporary
-  // files. Requires: UCMSTORE exists (who makes one tolerates the loss only then). 0 or an errno.
+  // Looks at every mark, at most kMaxDead dead ones (each costs a descriptor), and removes
+  // temporary files. Requires: UCMSTORE exists (who makes one tolerates the loss only then). 0 or
+  // an errno.
   int Take();
   [[nodiscard]] bool found_dead() const noexcept { return !dead_.empty(); }
 

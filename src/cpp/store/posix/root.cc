@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include "io/direct_probe.h"
@@ -62,6 +63,7 @@ Result<std::unique_ptr<Root>> Root::Open(FileSystem& fs, RootOptions options) {
     if (vanished) continue;
     if (status.ok()) status = root->TryDirect();
     if (!status.ok()) return std::unexpected(status);
+    (void)root->root_folder_.Close();  // served its purpose
     return root;
   }
   return Failure(Code::kBusy, fmt::format("{}: the folder was removed {} times while it was opened",
@@ -84,13 +86,15 @@ Result<File> Root::OpenRootFolder() {
   if (fd == -ENOENT) {
     if (!options_.create_root) {
       return Failure(Code::kNotFound, fmt::format("{}: the root does not exist, and "
-                                                  "create_root=false forbids to create it", path));
+                                                  "create_root=false forbids to create it",
+                                                  path));
     }
     const Status made = MakeFolder(AT_FDCWD, path, path);
     if (made.code == Code::kNotFound) {
       return Failure(Code::kNotFound,
                      fmt::format("{}: the root does not exist, and neither does the folder it "
-                                 "would be created in; create that first", path));
+                                 "would be created in; create that first",
+                                 path));
     }
     if (!made.ok()) return std::unexpected(made);
     fd = fs_.OpenAt(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
@@ -209,7 +213,8 @@ Status Root::LockRootFile(File* file, bool* vanished) {
   for (int i = 0; i < kMaxLockTries; ++i) {
     const int taken = fs_.TryLock(file->get(), LockKind::kShared);
     if (taken == -EAGAIN) {
-      std::this_thread::sleep_for(kLockPause);
+      // A lock of another process: the kernel offers no wait for it that ends.
+      std::this_thread::sleep_for(kLockPause);  // style: nothing to wait for
       continue;
     }
     // Without locks, purge cannot lock either, and keeps the folder.
@@ -217,9 +222,9 @@ Status Root::LockRootFile(File* file, bool* vanished) {
     *vanished = fs_.Stat(file->get(), &stat) == 0 && stat.links == 0;
     return Status::Ok();
   }
-  return Status::Error(Code::kBusy,
-                       fmt::format("{}: the namespace is being purged; try again later",
-                                   PathOf(kRootFileName)));
+  return Status::Error(
+      Code::kBusy,
+      fmt::format("{}: the namespace is being purged; try again later", PathOf(kRootFileName)));
 }
 
 Status Root::CheckRootFile(std::string_view text) {
@@ -240,8 +245,8 @@ Status Root::TryDirect() {
   const Name temporary = TemporaryName(NewWriterId());
   if (options_.io == IoMode::kBuffered) {
     // Nothing to try, but that the folder can be written.
-    const int fd = fs_.OpenAt(folder(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL,
-                              options_.modes.file);
+    const int fd =
+        fs_.OpenAt(folder(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, options_.modes.file);
     if (fd < 0) return ErrnoStatus(-fd, fmt::format("{}: writing a file", PathOf(kWritersName)));
     const File file(fs_, fd);
     (void)fs_.Unlink(folder(), temporary.c_str());
@@ -261,6 +266,18 @@ Status Root::TryDirect() {
                                      PathOf(""), verdict.reason));
   }
   return Status::Ok();
+}
+
+void Root::SayFallback(Log& log) noexcept {
+  if (said_fallback_.exchange(true)) return;
+  try {
+    log.Warning(
+        fmt::format("{}: direct I/O was refused for a transfer, which went through the page "
+                    "cache; later ones are only counted (direct_fallbacks)",
+                    PathOf("")));
+  } catch (const std::bad_alloc&) {
+    log.Warning("direct I/O was refused for a transfer");
+  }
 }
 
 Result<WriterMark*> Root::Writer() {

@@ -5,12 +5,14 @@
 // Immutable after Open but for the writer's mark, which is made at the first dump. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "io/file_system.h"
@@ -21,14 +23,12 @@
 
 namespace ucmstore {
 
-class WriterCensus;
-
 enum class IoMode : std::uint8_t { kAuto, kDirect, kBuffered };
 
 struct RootOptions {
   std::string path;
-  std::string label;     // of the namespace
-  RootFile wanted;       // root_id is ignored
+  std::string label;  // of the namespace
+  RootFile wanted;    // root_id is ignored
   IoMode io = IoMode::kAuto;
   bool create_root = true;
   bool durable = false;  // durability = data
@@ -61,6 +61,9 @@ class Root {
   // Removes the mark. Requires: nothing is being written. A later Writer makes a new one.
   void RemoveWriter();
 
+  // Says, once, that direct I/O was refused although it works here.
+  void SayFallback(Log& log) noexcept;
+
   // "<root>/<label>/<name>", for messages.
   [[nodiscard]] std::string PathOf(std::string_view name) const;
 
@@ -81,13 +84,14 @@ class Root {
   RootOptions options_;
   File root_folder_;
   File folder_;
-  File root_file_;                // holds a shared lock: the folder is in use
+  File root_file_;                  // holds a shared lock: the folder is in use
   std::optional<ForkGuard> guard_;  // ends before root_file_ is closed
   RootFile file_;
   bool local_ = false;
   bool direct_ = false;
   DirectAlignment alignment_;
   std::string buffered_reason_;
+  std::atomic<bool> said_fallback_{false};
 
   Mutex mutex_;
   std::unique_ptr<WriterMark> writer_ UCMSTORE_GUARDED_BY(mutex_);

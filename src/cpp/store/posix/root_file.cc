@@ -142,8 +142,8 @@ std::string Difference(const RootFile& wanted, const RootFile& found) {
   std::string text;
   const auto compare = [&text](std::string_view what, const auto& there, const auto& here) {
     if (there == here) return;
-    text += fmt::format("{}{} is {} there, {} asked for", text.empty() ? "" : "; ", what, there,
-                        here);
+    text +=
+        fmt::format("{}{} is {} there, {} asked for", text.empty() ? "" : "; ", what, there, here);
   };
   compare("shard_size", found.layout.shard_size, wanted.layout.shard_size);
   compare("shards_per_block", found.layout.shards_per_block, wanted.layout.shards_per_block);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SetAside: takes a block that was judged corrupt out of the way, so that it becomes a miss and can be
-// dumped again, and never takes another one by mistake. Between the verdict and the move somebody
-// may have put a good file under the name. The kernel cannot rename "only if it is still this
-// inode", so what was moved is looked at afterwards, and put back if it is not what was judged,
-// without ever replacing a file that is newer still. Thread-safe, across processes too.
+// SetAside: takes a block that was judged corrupt out of the way, so that it becomes a miss and can
+// be dumped again, and never takes another one by mistake. Between the verdict and the move
+// somebody may have put a good file under the name. The kernel cannot rename "only if it is still
+// this inode", so what was moved is looked at afterwards, and put back if it is not what was
+// judged, without ever replacing a file that is newer still. Thread-safe, across processes too.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReadTransfer and WriteTransfer: shards of one block file on their way between the caller's segments
-// and the disk, with their checksums. They choose the way for each shard:
+// ReadTransfer and WriteTransfer: shards of one block file on their way between the caller's
+// segments and the disk, with their checksums. They choose the way for each shard:
 //   straight  every segment lies as the file system asks (always so when buffered): no copy. The
 //             last bytes that do not fill a unit go by way of a bounce page, zeros behind them.
 //   bounced   through aligned memory of this thread, at most kBounceSize at a time.
@@ -77,6 +77,9 @@ class Transfer {
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
+  // Direct I/O was refused on the way, and the rest went through the page cache.
+  [[nodiscard]] bool fell_back() const noexcept { return fell_back_; }
+
  protected:
   Transfer(const TransferFile& file, PosixCounters& counters);
   ~Transfer() = default;
@@ -116,6 +119,7 @@ class ReadTransfer : private Transfer {
   void AddFooter(bool full);
   // 0, or a negative errno; -ENODATA: the file is shorter than it was.
   [[nodiscard]] int Finish();
+  using Transfer::fell_back;
   // After Finish, if there was an AddFooter and no error.
   [[nodiscard]] Result<Footer>& footer() noexcept { return *footer_; }
 
@@ -137,6 +141,7 @@ class WriteTransfer : private Transfer {
                                 std::uint32_t length);
   void AddFooter(const Footer& footer);
   [[nodiscard]] int Finish();
+  using Transfer::fell_back;
 
  private:
   void AddStraight(std::uint64_t offset, std::span<const Segment> segments, std::uint64_t bytes,

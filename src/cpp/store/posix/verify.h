@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// VerifyBlock: reads one block file whole and checks all of it, without a store: for `ucmstore verify`
-// and `inspect`. Reads past the page cache where it can, twice if something is wrong. Never changes
-// anything. Thread-safe.
+// VerifyBlock: reads one block file whole and checks all of it, without a store: for `ucmstore
+// verify` and `inspect`. Reads past the page cache where it can, twice if something is wrong. Never
+// changes anything. Thread-safe.
 #pragma once
 
 #include <string>

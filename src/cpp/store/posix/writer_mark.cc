@@ -62,7 +62,11 @@ Modes Modes::FromWord(std::string_view word) noexcept {
 }
 
 WriterMark::WriterMark(FileSystem& fs, int folder, WriterId id, File file, bool locked)
-    : fs_(fs), folder_(folder), id_(id), file_(std::move(file)), guard_(file_.get()),
+    : fs_(fs),
+      folder_(folder),
+      id_(id),
+      file_(std::move(file)),
+      guard_(file_.get()),
       locked_(locked) {}
 
 WriterMark::~WriterMark() {
@@ -91,8 +95,8 @@ Result<std::unique_ptr<WriterMark>> WriterMark::Create(FileSystem& fs, int folde
       if (known < 0) return std::unexpected(ErrnoStatus(-known, name.text()));
       continue;
     }
-    const std::string text = MarkText(fs);
-    const iovec piece{.iov_base = const_cast<char*>(text.data()), .iov_len = text.size()};
+    std::string text = MarkText(fs);
+    const iovec piece{.iov_base = text.data(), .iov_len = text.size()};
     // A failure (no space, say) leaves an empty mark, which on this machine is as good.
     (void)fs.WriteV(fd, &piece, 1, 0);
     return std::unique_ptr<WriterMark>(new WriterMark(fs, folder, id, std::move(file), taken == 0));

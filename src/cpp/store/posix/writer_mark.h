@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // WriterMark: how a store that writes says that it lives. A file writers/<writer> with an exclusive
-// open-file-description lock: the kernel lets go of it when the process is gone, however it went, and
-// not before. A stopped process (SIGSTOP) holds it, so its half-written blocks are left alone. No
-// pids, times or heartbeats decide. What is in the file is for people, and for one question: on a
-// file system with a server behind it, locks of another machine may not be seen here, so there only
-// marks of this machine's present boot are judged; others count as alive.
+// open-file-description lock: the kernel lets go of it when the process is gone, however it went,
+// and not before. A stopped process (SIGSTOP) holds it, so its half-written blocks are left alone.
+// No pids, times or heartbeats decide. What is in the file is for people, and for one question: on
+// a file system with a server behind it, locks of another machine may not be seen here, so there
+// only marks of this machine's present boot are judged; others count as alive.
 //
 // The races, and why they end well:
-//  - A mark is made before it is locked. A reaper in between finds a lock to take and thinks it dead.
+//  - A mark is made before it is locked. A reaper in between finds a lock to take and thinks it
+//  dead.
 //    It then erases what that writer has written (nothing, for it writes only behind its lock) and
 //    unlinks the mark. The writer finds the lock taken, or, after locking, a file without a name:
 //    either way it begins again under a new id.
 //  - Two reapers: the lock is also theirs. Who does not get it goes on.
 //  - A reaper is killed half-way: its lock ends with it; the mark is still there for the next.
-//  - A writer closes properly: it removes its files, then its mark, then the lock ends. A reaper that
+//  - A writer closes properly: it removes its files, then its mark, then the lock ends. A reaper
+//  that
 //    had opened the mark before finds a file without a name and leaves.
 //  - Ids are random and never used twice, so a name always means the same writer.
 //  - fork: the child closes the inherited descriptor at once (io/fork_guard.h).
@@ -76,8 +78,8 @@ enum class Life : std::uint8_t { kAlive, kDead, kGone };
 
 struct MarkVerdict {
   Life life = Life::kAlive;
-  File lock;           // if dead: holds the mark's lock, so that nobody else reaps it
-  std::string text;    // what the writer said of itself; may be empty
+  File lock;         // if dead: holds the mark's lock, so that nobody else reaps it
+  std::string text;  // what the writer said of itself; may be empty
 };
 
 // `local`: see IsLocal. Everything uncertain is alive.
