@@ -3,9 +3,9 @@
 write no footer and check no checksum. Ratios above 1 mean that the store is faster.
 
 Like is compared with like: a store that goes past the page cache with a loop that does (O_DIRECT),
-a buffered store with a buffered loop. The lines "as it comes against a buffered loop" are not alike:
-the store waits for the disk, the loop for memory. Before a timed run everything dirty is written,
-so that no run pays for another.
+a buffered store with a buffered loop. The lines "as it comes against a buffered loop" are not
+alike: the store waits for the disk, the loop for memory. Before a timed run everything dirty is
+written, so that no run pays for another.
 """
 
 from __future__ import annotations

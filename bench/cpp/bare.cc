@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loops a store is measured against: the system calls that no file store can do without, on one
-// thread, with nothing around them. Built as a shared object by bench/support.py and called from
+// thread, with nothing around them. Built as a shared object by bench/bare.py and called from
 // the process that measures the store, in turns with it.
 // Ids are 16 bytes each; the file of an id is <folder>/<first digits>/<32 digits>, as a store's is.
 // `prefix_digits`: at most 5. Each function gives the nanoseconds it took, or -errno. No state, so
