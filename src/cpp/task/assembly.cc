@@ -69,9 +69,13 @@ void Assembler::Dump(const BlockId& block, std::span<ShardIo> shards, const EndS
   // What was given up leaves the medium before anybody hears of it.
   dumping.dropped.clear();
   dumping.writer.reset();
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    const Outcome& outcome = dumping.outcomes[i];
-    if (outcome.known) end(i, outcome.status, outcome.bytes);
+  // The cause first, then what it brought about: a task's first error is what Wait tells.
+  for (const bool causes : {true, false}) {
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const Outcome& outcome = dumping.outcomes[i];
+      const bool cause = !outcome.status.ok() && outcome.status.code != Code::kAborted;
+      if (outcome.known && cause == causes) end(i, outcome.status, outcome.bytes);
+    }
   }
   for (const Follower& follower : dumping.followers) {
     follower.end(follower.position, follower.outcome.status, follower.outcome.bytes);

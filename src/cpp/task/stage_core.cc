@@ -35,6 +35,7 @@ class StageCore::ExpireJob final : public Job {
  public:
   explicit ExpireJob(StageCore& core) noexcept : core_(core) {}
   void Run() noexcept override {
+    core_.ExpiryOver();
     if (core_.assembler_.Expire()) core_.ScheduleExpiry();
     core_.Leave();
   }
@@ -160,6 +161,9 @@ Status StageCore::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
                          "no worker thread could be started (limits: ulimit -u, pids cgroup)");
   }
   figures.tasks.Add();
+  // A deadline that came before the jobs were queued found nothing to take out of the queue. It sets
+  // `stopped` and then looks at the queue, we do it the other way round: one of us sees the other.
+  if (const Code stopped = task->stopped.load(); stopped != Code::kOk) EndUnbegun(*task, stopped);
   return Status::Ok();
 }
 
@@ -281,6 +285,11 @@ Status StageCore::Cancel(TaskId id) {
   return Status::Ok();
 }
 
+void StageCore::ExpiryOver() {
+  const MutexLock lock(mutex_);
+  expiry_scheduled_ = false;
+}
+
 void StageCore::ScheduleExpiry() {
   const MutexLock lock(mutex_);
   if (expiry_scheduled_ || closing_.load()) return;
@@ -289,12 +298,14 @@ void StageCore::ScheduleExpiry() {
       std::chrono::steady_clock::now() + std::max(age / 4, milliseconds(10)), [this] {
         {
           const MutexLock inner(mutex_);
-          expiry_scheduled_ = false;
           if (closing_.load()) return;
           ++inside_;
         }
+        // There is one job, and it carries the queue's links: scheduled again only once it has run.
         Job* job = expire_job_.get();
-        if (!runtime_->pool().Push({&job, 1}, Lane::kBackground)) Leave();
+        if (runtime_->pool().Push({&job, 1}, Lane::kBackground)) return;
+        ExpiryOver();
+        Leave();
       });
   expiry_scheduled_ = expiry_ != 0;
 }

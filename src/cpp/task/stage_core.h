@@ -58,6 +58,7 @@ class StageCore {
   // Ends with `code` what no worker has begun, following shards included.
   void EndUnbegun(StageTask& task, Code code);
   void ScheduleExpiry();
+  void ExpiryOver();
 
   TerminalStage& stage_;
   std::unique_ptr<Runtime> own_runtime_;

@@ -59,7 +59,8 @@ class ThreadPool {
   // begun, has ended, or was never queued.
   [[nodiscard]] bool Remove(Job& job);
 
-  // Runs what is queued no more and joins the threads. False: one still ran after the timeout.
+  // Takes no more jobs, runs those that are queued, and joins the threads. False: one still ran
+  // after the timeout.
   [[nodiscard]] bool Stop(milliseconds timeout);
 
   [[nodiscard]] std::uint32_t max_threads() const noexcept { return max_threads_; }

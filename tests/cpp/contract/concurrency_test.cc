@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "base/mutex.h"
-#include "contract/checks.h"
 #include "contract/contract.h"
+#include "support/checks.h"
 
 namespace ucmstore::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <atomic>
 #include <thread>
 
-#include "contract/checks.h"
 #include "contract/contract.h"
+#include "support/checks.h"
 
 namespace ucmstore::test {
 namespace {

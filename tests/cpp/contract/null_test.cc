@@ -2,8 +2,8 @@
 //
 // Null keeps the contract but for one thing: it accepts everything and finds nothing. So it has a
 // suite of its own, alone and below a Fault.
-#include "contract/checks.h"
 #include "contract/contract.h"
+#include "support/checks.h"
 
 namespace ucmstore::test {
 namespace {

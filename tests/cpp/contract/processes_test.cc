@@ -14,8 +14,14 @@
 #include <functional>
 #include <iostream>
 
-#include "contract/checks.h"
 #include "contract/contract.h"
+#include "support/checks.h"
+
+#if defined(__SANITIZE_THREAD__)
+// The children of a fork make threads of their own here, and are no worse off than any.
+extern "C" const char* __tsan_default_options();
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
 
 namespace ucmstore::test {
 namespace {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "contract/checks.h"
 #include "contract/contract.h"
+#include "support/checks.h"
 
 namespace ucmstore::test {
 namespace {

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <thread>
 
-#include "contract/checks.h"
 #include "contract/contract.h"
+#include "support/checks.h"
 #include "support/process_state.h"
 
 namespace ucmstore::test {

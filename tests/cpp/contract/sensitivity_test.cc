@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "contract/checks.h"
+#include "support/checks.h"
 #include "support/fault_control.h"
 #include "support/test_store.h"
 

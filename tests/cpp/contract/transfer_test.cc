@@ -5,8 +5,8 @@
 // is refused whole.
 #include <algorithm>
 
-#include "contract/checks.h"
 #include "contract/contract.h"
+#include "support/checks.h"
 
 namespace ucmstore::test {
 namespace {
