@@ -6,6 +6,7 @@
 // a race.
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "contract/contract.h"
@@ -25,6 +26,25 @@ class DeadlineContract : public Contract {
       nonces_.push_back(NextNonce());
       ASSERT_TRUE(DumpBlock(store(), geometry(), Id(b), nonces_.back()).ok());
     }
+  }
+  // Arms, and submits with a deadline; longer and longer ones, until the rule holds `count` shards
+  // within it, however slow the machine is. Returns that deadline.
+  struct Attempt {
+    std::uint64_t rule;
+    TaskId task;
+  };
+  std::uint32_t SubmitUntilHeld(const FaultControl& fault, std::uint32_t count, Attempt* last,
+                                const std::function<Attempt(std::uint32_t ms)>& submit) {
+    for (std::uint32_t ms = 25;; ms *= 4) {
+      *last = submit(ms);
+      if (fault.TryAwaitHeld(last->rule, count, ms) || ms > kPatienceMs) return ms;
+      fault.ReleaseAll();
+      EXPECT_NE(store().Wait(last->task, kPatienceMs).code, Code::kPending);
+    }
+  }
+  static TaskDesc WithTimeout(TaskDesc desc, std::uint32_t ms) {
+    desc.timeout_ms = ms;
+    return desc;
   }
   std::vector<std::uint64_t> nonces_;
 };
@@ -52,22 +72,21 @@ TEST_P(DeadlineContract, WaitIsPendingInTimeAndRetiresNothing) {
 TEST_P(DeadlineContract, D04_ADeadlineOutwaitsWhatMoves) {
   StoreBlocks(2);
   const FaultControl fault = this->fault();
-  const std::uint64_t moving = fault.Arm("load hold nth=1");
-  const std::uint64_t waiting = fault.Arm("load hold when=before nth=2");
   LoadBatch load(geometry());
-  load.Add(Id(0), 0).Add(Id(1), 0);
-  TaskDesc desc = load.desc();
-  desc.timeout_ms = 30;
-  TaskId task = 0;
-  ASSERT_TRUE(store().Load(desc, &task).ok());
-  fault.AwaitHeld(moving, 1);
+  Attempt last{};
+  const std::uint32_t deadline = SubmitUntilHeld(fault, 1, &last, [&](std::uint32_t ms) {
+    const std::uint64_t moving = fault.Arm("load hold nth=1");
+    (void)fault.Arm("load hold when=before nth=2");
+    load = LoadBatch(geometry());
+    load.Add(Id(0), 0).Add(Id(1), 0);
+    TaskId task = 0;
+    EXPECT_TRUE(store().Load(WithTimeout(load.desc(), ms), &task).ok());
+    return Attempt{moving, task};
+  });
   // The second shard has not begun: the deadline ends it. The first goes on.
-  const TimePoint start = std::chrono::steady_clock::now();
-  EXPECT_EQ(store().Wait(task, 200).code, Code::kPending);
-  EXPECT_LE(MsOf(start), kPatienceMs);
-  fault.Release(waiting);  // too late for it, and without effect
-  fault.Release(moving);
-  const Status status = store().Wait(task, kPatienceMs);
+  EXPECT_EQ(store().Wait(last.task, deadline * 3).code, Code::kPending);
+  fault.ReleaseAll();  // too late for the second
+  const Status status = store().Wait(last.task, kPatienceMs);
   EXPECT_EQ(status.code, Code::kTimeout) << status.message;
   EXPECT_EQ(load.result(1).code, Code::kTimeout);
   EXPECT_EQ(load.Problem(0, nonces_[0]), "") << "what moved was delivered";
@@ -114,18 +133,20 @@ TEST_P(DeadlineContract, ADumpThatTimedOutIsInvisibleAndCanBeDumpedAgain) {
 
 TEST_P(DeadlineContract, ADumpReadsItsSourceUntilItHasEnded) {
   const FaultControl fault = this->fault();
-  const std::uint64_t hold = fault.Arm("dump hold");
   const std::uint64_t nonce = NextNonce();
   DumpBatch dump(geometry());
-  dump.AddBlock(Id(0), nonce);
-  TaskDesc desc = dump.desc();
-  desc.timeout_ms = 10;
-  TaskId task = 0;
-  ASSERT_TRUE(store().Dump(desc, &task).ok());
-  fault.AwaitHeld(hold, shards());
-  EXPECT_EQ(store().Wait(task, 50).code, Code::kPending) << "all of it moves";
-  fault.Release(hold);
-  EXPECT_TRUE(store().Wait(task, kPatienceMs).ok());
+  Attempt last{};
+  const std::uint32_t deadline = SubmitUntilHeld(fault, shards(), &last, [&](std::uint32_t ms) {
+    const std::uint64_t hold = fault.Arm("dump hold");
+    dump = DumpBatch(geometry());
+    dump.AddBlock(Id(0), nonce);
+    TaskId task = 0;
+    EXPECT_TRUE(store().Dump(WithTimeout(dump.desc(), ms), &task).ok());
+    return Attempt{hold, task};
+  });
+  EXPECT_EQ(store().Wait(last.task, deadline * 2).code, Code::kPending) << "all of it moves";
+  fault.ReleaseAll();
+  EXPECT_TRUE(store().Wait(last.task, kPatienceMs).ok());
   dump.Scramble();
   EXPECT_EQ(BlockProblem(store(), geometry(), Id(0), nonce), "");
 }

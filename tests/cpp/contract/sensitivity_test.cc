@@ -176,8 +176,7 @@ class SkipsAShard final : public Honest {
   }
 };
 
-// A stale read: what was dumped first is what is ever found. (Ids are dumped twice by nobody but
-// us: here the first dump of an id comes from the store itself.)
+// Stale bytes: somebody else's dump of the block is found instead of the one that was confirmed.
 class Stale final : public Honest {
   using Honest::Honest;
   Status Dump(const TaskDesc& desc, TaskId* task) override {
@@ -311,7 +310,8 @@ TEST(Sensitivity, ALateScribbleIsFound) {
   load.AddBlock(kOne);
   ASSERT_TRUE(Finish(*store, load).ok());
   const TimePoint until = std::chrono::steady_clock::now() + milliseconds(kPatienceMs);
-  while (load.Problem(0, 1).empty() && std::chrono::steady_clock::now() < until) {
+  while (store->Stats()["fault.late_scribbles"] < kGeometry.shards_per_block &&
+         std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(milliseconds(1));
   }
   EXPECT_NE(load.Problem(0, 1), "");

@@ -33,6 +33,15 @@ class FaultControl {
   void AwaitHeld(std::uint64_t rule, std::uint32_t count) const {
     EXPECT_TRUE(table_.wait_held(store_, rule, count, kPatienceMs)) << "nothing came to the hold";
   }
+  [[nodiscard]] bool TryAwaitHeld(std::uint64_t rule, std::uint32_t count,
+                                  std::uint32_t timeout_ms) const {
+    return table_.wait_held(store_, rule, count, timeout_ms);
+  }
+  // Ends all rules and lets go all that they hold.
+  void ReleaseAll() const {
+    table_.disarm(store_, 0);
+    (void)table_.release(store_, 0, 0);
+  }
   // Ends the rule and lets go all that it holds.
   void Release(std::uint64_t rule) const {
     table_.disarm(store_, rule);

@@ -249,16 +249,19 @@ void FaultStage::VisitMetrics(void* ctx,
   double tasks = 0;
   double held = 0;
   double faults = 0;
+  double scribbles = 0;
   {
     const MutexLock lock(mutex_);
     tasks = static_cast<double>(tasks_);
     held = static_cast<double>(parks_.size());
     faults = static_cast<double>(rules_->AllHits());
+    scribbles = static_cast<double>(late_scribbles_);
   }
   const MetricV1 metrics[] = {
       {"tasks", MetricKind::kCounter, 0, tasks},
       {"tasks_in_flight", MetricKind::kGauge, 0, static_cast<double>(table_->size())},
       {"held_shards", MetricKind::kGauge, 0, held},
+      {"late_scribbles", MetricKind::kCounter, 0, scribbles},
       {"faults", MetricKind::kCounter, 0, faults}};
   for (const MetricV1& each : metrics) metric(ctx, &each);
 }

@@ -102,6 +102,7 @@ class FaultStage final : public ForwardStage {
   std::set<Timer::EntryId> scribbles_ UCMSTORE_GUARDED_BY(mutex_);
   std::uint64_t next_park_ UCMSTORE_GUARDED_BY(mutex_) = 1;
   std::uint64_t inside_ UCMSTORE_GUARDED_BY(mutex_) = 0;  // calls, legs and jobs that use us
+  std::uint64_t late_scribbles_ UCMSTORE_GUARDED_BY(mutex_) = 0;
   std::uint64_t tasks_ UCMSTORE_GUARDED_BY(mutex_) = 0;
   bool closing_ UCMSTORE_GUARDED_BY(mutex_) = false;
 };

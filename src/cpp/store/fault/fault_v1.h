@@ -26,7 +26,8 @@ struct FaultTableV1 {
   // False: it never did.
   bool (*wait_held)(StoreV1* store, std::uint64_t rule, std::uint32_t count,
                     std::uint32_t timeout_ms);
-  // Lets the oldest `count` of those that the rule holds go on, 0: all. Returns how many.
+  // Lets the oldest `count` of those that the rule holds go on, 0: all. Rule 0: whoever holds them.
+  // Returns how many.
   std::uint32_t (*release)(StoreV1* store, std::uint64_t rule, std::uint32_t count);
   // How often the rule has acted.
   std::uint64_t (*hits)(StoreV1* store, std::uint64_t rule);

@@ -100,7 +100,8 @@ std::uint32_t FaultStage::Release(std::uint64_t rule, std::uint32_t count) {
   {
     const MutexLock lock(mutex_);
     for (const auto& [id, park] : parks_) {
-      if (park.rule == rule && (count == 0 || ids.size() < count)) ids.push_back(id);
+      const bool meant = park.rule == rule || (rule == 0 && park.rule != 0);
+      if (meant && (count == 0 || ids.size() < count)) ids.push_back(id);
     }
   }
   for (const std::uint64_t id : ids) Resume(id);
