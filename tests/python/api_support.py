@@ -59,7 +59,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + LONG_S
     while not condition():
         assert time.monotonic() < deadline, f"still not: {what}"
-        time.sleep(0.001)
+        time.sleep(0.001)  # style: nothing is won by it; the condition is asked again
 
 
 def run_python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -54,12 +54,12 @@ class Other:
     def _run(self) -> None:
         while not self._stop:
             self.turns += 1
-            time.sleep(0)  # gives up the GIL, and wants it back
+            time.sleep(0)  # style: gives up the GIL, and wants it back
 
     def __enter__(self) -> Other:
         self._thread.start()
         while self.turns == 0:
-            time.sleep(0)
+            time.sleep(0)  # style: lets the other one begin
         sys.setswitchinterval(1000)
         return self
 

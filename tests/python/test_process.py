@@ -223,7 +223,7 @@ def test_p02_exit_waits_for_no_child() -> None:
         + """
 import subprocess
 with open_store() as store:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
+    child = subprocess.Popen(["sleep", "600"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     print(child.pid, flush=True)
     child.returncode = 0  # so that Popen does not complain of it

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What Python gave, looked at once and refused in words that name the argument. See arguments.h.
 #include "python/arguments.h"
 
 #include <cmath>

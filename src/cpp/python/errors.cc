@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// From a Status to an object of ucmstore.errors, by way of its from_status. See errors.h.
 #include "python/errors.h"
 
 #include <pybind11/pybind11.h>

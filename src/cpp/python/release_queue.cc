@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// One list under one lock, and a call into the interpreter at its next chance. See
+// release_queue.h.
 #include "python/release_queue.h"
 
 #include <pthread.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The life of a task: running, ended, retiring, retired; and who is told of it. See task_hub.h.
 #include "python/task_hub.h"
 
 #include <sys/eventfd.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Cutting each block's pieces of memory where its shards meet. See transfer_plan.h.
 #include "python/transfer_plan.h"
 
 #include <algorithm>
