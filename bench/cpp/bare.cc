@@ -79,7 +79,7 @@ BENCH_EXPORT std::int64_t bare_stat(int folder, std::uint32_t prefix_digits,
   const std::int64_t begin = NowNs();
   *found = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
-    struct stat status {};
+    struct stat status{};
     const Name name(ids + 16 * i, prefix_digits, false);
     if (fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0) {
       ++*found;
@@ -92,9 +92,8 @@ BENCH_EXPORT std::int64_t bare_stat(int folder, std::uint32_t prefix_digits,
 
 // Writes each block to a temporary name and renames it. `each_ns`: one figure a block, or null.
 BENCH_EXPORT std::int64_t bare_write(int folder, std::uint32_t prefix_digits,
-                                     const std::uint8_t* ids, std::uint64_t count,
-                                     const char* data, std::uint64_t block_bytes, int direct,
-                                     std::int64_t* each_ns) {
+                                     const std::uint8_t* ids, std::uint64_t count, const char* data,
+                                     std::uint64_t block_bytes, int direct, std::int64_t* each_ns) {
   const std::int64_t begin = NowNs();
   std::int64_t last = begin;
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -116,9 +115,8 @@ BENCH_EXPORT std::int64_t bare_write(int folder, std::uint32_t prefix_digits,
 
 // Reads each block whole.
 BENCH_EXPORT std::int64_t bare_read(int folder, std::uint32_t prefix_digits,
-                                    const std::uint8_t* ids, std::uint64_t count,
-                                    char* data, std::uint64_t block_bytes, int direct,
-                                    std::int64_t* each_ns) {
+                                    const std::uint8_t* ids, std::uint64_t count, char* data,
+                                    std::uint64_t block_bytes, int direct, std::int64_t* each_ns) {
   const std::int64_t begin = NowNs();
   std::int64_t last = begin;
   for (std::uint64_t i = 0; i < count; ++i) {

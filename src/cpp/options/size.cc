@@ -33,7 +33,9 @@ std::string_view TakeDigits(std::string_view& text) {
   return digits;
 }
 
-std::unexpected<Status> Refuse(std::string_view rule) { return Failure(Code::kInvalidArgument, rule); }
+std::unexpected<Status> Refuse(std::string_view rule) {
+  return Failure(Code::kInvalidArgument, rule);
+}
 
 Result<std::uint64_t> ParseUnit(std::string_view unit) {
   if (unit.empty() || unit == "B" || unit == "b") return 1;

@@ -25,7 +25,7 @@ Status AtEdge(const std::string& stage, Function&& function) noexcept {
     return Status::Error(Code::kLimit, "out of memory");
   } catch (const std::exception& error) {
     return Status::Error(Code::kInternal, error.what());
-  } catch (...) {
+  } catch (...) {  // the ABI's edge
     return Status::Error(Code::kInternal, "an unknown exception");
   }
 }
