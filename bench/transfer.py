@@ -202,6 +202,7 @@ def _load_figures(medium: Medium, size: int, pairs: int) -> list[Figure]:
     for loop_is_direct, cold, each, target in cases:
         if not cold:  # so that the first run is as warm as the others
             medium.bare.read(ids, medium.landing, direct=False)
+            medium.store.load(ids, into=medium.landing).wait()
         runs = _load_runs(medium, ids, each, loop_is_direct, cold)
         ours, raw = in_turns(pairs, *runs)
         who = _word(direct) if loop_is_direct == direct else "as it comes"
