@@ -141,6 +141,21 @@ def test_a_missing_root_is_said_in_words(tmp_path: Path, command: str) -> None:
     assert "nowhere" in in_json.document["error"]
 
 
+@pytest.mark.parametrize("command", ["verify", "ls"])
+def test_a_namespace_is_no_root(tmp_path: Path, command: str) -> None:
+    fill(tmp_path, 1)
+    done = cli(command, tmp_path / name_space().label)
+    assert done.code == 2
+    assert "give the root above it" in done.err
+
+
+def test_verify_of_an_unknown_namespace(tmp_path: Path) -> None:
+    fill(tmp_path, 1)
+    done = cli("verify", tmp_path, "--namespace", "nope")
+    assert done.code == 2
+    assert "nope" in done.err
+
+
 def test_ls_counts_each_namespace(tmp_path: Path) -> None:
     fill(tmp_path, 7, "one")
     fill(tmp_path, 5, "two")

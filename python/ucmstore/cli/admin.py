@@ -84,6 +84,10 @@ def require_folder(root: Path) -> None:
         raise FileNotFoundError(f"{root}: no such folder")
     if not root.is_dir():
         raise NotADirectoryError(f"{root}: not a folder; give the root of a store")
+    if (root / "UCMSTORE").is_file():  # docs/format.md; a walk would find nothing, and be content
+        raise ValueError(
+            f"{root}: the folder of a namespace; give the root above it, {root.absolute().parent}"
+        )
 
 
 def walk(

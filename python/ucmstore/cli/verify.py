@@ -180,6 +180,8 @@ def command(
                 console.print(f"… and more; --json lists up to {_MAX_LISTED:,}.")
         console.print(facts(f"{root}", _summary(report, seconds, repair=repair)))
         leftovers = report.verdicts[Verdict.LEFTOVER]
+        if not report.blocks:
+            console.print("There are no blocks here.")
         if not repair and (report.bad or leftovers):
             console.print("Run again with --repair to set bad files aside and remove leftovers.")
     if report.bad:
