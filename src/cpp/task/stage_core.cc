@@ -161,8 +161,9 @@ Status StageCore::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
                          "no worker thread could be started (limits: ulimit -u, pids cgroup)");
   }
   figures.tasks.Add();
-  // A deadline that came before the jobs were queued found nothing to take out of the queue. It sets
-  // `stopped` and then looks at the queue, we do it the other way round: one of us sees the other.
+  // A deadline that came before the jobs were queued found nothing to take out of the queue. It
+  // sets `stopped` and then looks at the queue, we do it the other way round: one of us sees the
+  // other.
   if (const Code stopped = task->stopped.load(); stopped != Code::kOk) EndUnbegun(*task, stopped);
   return Status::Ok();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Promises 2 and 3 under load: many blocks of many shards on many workers, writers of the same ids at
-// once, readers meanwhile. Every byte that any load delivers is checked.
+// Promises 2 and 3 under load: many blocks of many shards on many workers, writers of the same ids
+// at once, readers meanwhile. Every byte that any load delivers is checked.
 #include <algorithm>
 #include <atomic>
 #include <set>
@@ -87,7 +87,8 @@ TEST_P(CrowdContract, OneTaskAShardInRandomOrder) {
   ExpectAllWhole(nonces);
 }
 
-// Several engines of one process compute the same prefix and dump it at once, with bytes of their own.
+// Several engines of one process compute the same prefix and dump it at once, with bytes of their
+// own.
 TEST_P(CrowdContract, WritersOfTheSameIdsWhileOthersRead) {
   constexpr std::uint64_t kSame = 12;
   Mutex mutex;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The promises across processes: writers of the same ids at once, halves of a block, a reader beside a
-// slow writer, and writers that are killed. For stacks whose blocks outlive the store. Each process
-// opens a store of its own after the fork; only children that a test made are killed.
+// The promises across processes: writers of the same ids at once, halves of a block, a reader
+// beside a slow writer, and writers that are killed. For stacks whose blocks outlive the store.
+// Each process opens a store of its own after the fork; only children that a test made are killed.
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>

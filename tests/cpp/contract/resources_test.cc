@@ -145,8 +145,8 @@ TEST_P(FailingResources, F08_TheSameWithFailuresOfEveryKind) {
        {"load fail=io_error chance=0.03", "load throw chance=0.02", "load refuse chance=0.03",
         "load delay=2 chance=0.02", "load delay=2 when=after chance=0.02",
         "dump fail=no_space errno=28 chance=0.03", "dump throw chance=0.02",
-        "dump refuse chance=0.03", "dump delay=2 chance=0.02", "dump delay=1 when=moving chance=0.02",
-        "lookup delay=1 chance=0.01"}) {
+        "dump refuse chance=0.03", "dump delay=2 chance=0.02",
+        "dump delay=1 when=moving chance=0.02", "lookup delay=1 chance=0.01"}) {
     (void)fault.Arm(rule);
   }
   ManyOperations(1000, random);

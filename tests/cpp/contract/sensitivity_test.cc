@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <thread>
 
 #include "support/checks.h"
+#include "support/eventually.h"
 #include "support/fault_control.h"
 #include "support/test_store.h"
 
@@ -198,11 +198,11 @@ const CheckLine kRoundTrip = {"round trip",
                               [](TestStore& s) { CheckRoundTrip(s, kGeometry, {kOne, kTwo}); }};
 const CheckLine kShort = {"short shards",
                           [](TestStore& s) { CheckShortShards(s, kGeometry, kOne); }};
-const CheckLine kMixed = {
-    "mixed task", [](TestStore& s) { CheckResultsOfAMixedTask(s, kGeometry, kOne, kTwo); }};
-const CheckLine kInvisible = {
-    "invisible until complete",
-    [](TestStore& s) { CheckInvisibleUntilComplete(s, kGeometry, kOne); }};
+const CheckLine kMixed = {"mixed task",
+                          [](TestStore& s) { CheckResultsOfAMixedTask(s, kGeometry, kOne, kTwo); }};
+const CheckLine kInvisible = {"invisible until complete", [](TestStore& s) {
+                                CheckInvisibleUntilComplete(s, kGeometry, kOne);
+                              }};
 const CheckLine kRetirement = {"retirement",
                                [](TestStore& s) { CheckRetirement(s, kGeometry, kOne); }};
 const CheckLine kOnDone = {"on_done", [](TestStore& s) { CheckOnDone(s, kGeometry, kOne); }};
@@ -302,18 +302,16 @@ TEST(Sensitivity, EveryFaultOfTheFaultStageIsFound) {
   }
 }
 
-// A scribble after the task's end, in a moment of its own choosing, into memory that is in use again.
+// A scribble after the task's end, in a moment of its own choosing, into memory that is in use
+// again.
 TEST(Sensitivity, ALateScribbleIsFound) {
   const auto store = OpenDram("load scribble=5");
   ASSERT_TRUE(DumpBlock(*store, kGeometry, kOne, 1).ok());
   LoadBatch load(kGeometry);
   load.AddBlock(kOne);
   ASSERT_TRUE(Finish(*store, load).ok());
-  const TimePoint until = std::chrono::steady_clock::now() + milliseconds(kPatienceMs);
-  while (store->Stats()["fault.late_scribbles"] < kGeometry.shards_per_block &&
-         std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(milliseconds(1));
-  }
+  EXPECT_TRUE(Eventually(
+      [&] { return store->Stats()["fault.late_scribbles"] >= kGeometry.shards_per_block; }));
   EXPECT_NE(load.Problem(0, 1), "");
   EXPECT_TRUE(store->Close(kPatienceMs));
 }

@@ -127,7 +127,9 @@ TEST_P(TransferContract, OneShardIntoManyPlacesAtOnce) {
 }
 
 // Promise 7: each shard keeps its own length.
-TEST_P(TransferContract, ShortShardsKeepTheirLength) { CheckShortShards(store(), geometry(), Id(0)); }
+TEST_P(TransferContract, ShortShardsKeepTheirLength) {
+  CheckShortShards(store(), geometry(), Id(0));
+}
 
 TEST_P(TransferContract, AnyLengthOfAnyShard) {
   Random random;

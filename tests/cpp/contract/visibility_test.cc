@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <thread>
 
 #include "contract/contract.h"
+#include "support/eventually.h"
 
 namespace ucmstore::test {
 namespace {
@@ -280,18 +280,13 @@ class AgeContract : public VisibilityContract {
 
 TEST_P(AgeContract, S10_AnIncompleteBlockIsGivenUpInTime) {
   ASSERT_TRUE(DumpShard(store(), geometry(), Id(0), 0, NextNonce()).ok());
-  const TimePoint until = std::chrono::steady_clock::now() + milliseconds(kPatienceMs);
-  const auto incomplete = [this] {
-    double sum = 0;
+  EXPECT_TRUE(Eventually([this] {
+    double incomplete = 0;
     for (const auto& [name, value] : store().Stats()) {
-      if (name.ends_with(".incomplete_blocks")) sum += value;
+      if (name.ends_with(".incomplete_blocks")) incomplete += value;
     }
-    return sum;
-  };
-  while (incomplete() > 0) {
-    ASSERT_LT(std::chrono::steady_clock::now(), until) << "it is never given up";
-    std::this_thread::sleep_for(milliseconds(5));
-  }
+    return incomplete == 0;
+  })) << "it is never given up";
   EXPECT_EQ(DumpShard(store(), geometry(), Id(0), 1, NextNonce()).code, Code::kAborted);
   ExpectInvisible(Id(0));
   const std::uint64_t nonce = NextNonce();

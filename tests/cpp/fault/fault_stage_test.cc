@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each rule of a Fault stage does what it says to the shards it meets, and nothing else: what it does
-// not spoil on purpose stays as promised. (That it keeps the whole contract when it has no rules is
-// tested with the other stacks.)
+// Each rule of a Fault stage does what it says to the shards it meets, and nothing else: what it
+// does not spoil on purpose stays as promised. (That it keeps the whole contract when it has no
+// rules is tested with the other stacks.)
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
 #include "support/batch.h"
-#include "support/checks.h"
+#include "support/eventually.h"
 #include "support/fault_control.h"
 #include "support/test_store.h"
 
@@ -37,9 +37,7 @@ class FaultStageTest : public testing::Test {
   [[nodiscard]] FaultControl fault() const { return FaultControl("fault-stage-test"); }
   TestStore& store() { return *store_; }
   void CloseStore() { store_.reset(); }
-  void StoreA(std::uint64_t nonce) {
-    ASSERT_TRUE(DumpBlock(store(), kGeometry, kA, nonce).ok());
-  }
+  void StoreA(std::uint64_t nonce) { ASSERT_TRUE(DumpBlock(store(), kGeometry, kA, nonce).ok()); }
 
  private:
   std::unique_ptr<TestStore> store_;
@@ -87,10 +85,7 @@ TEST_F(FaultStageTest, ScribbleOverwritesAfterTheTaskHasEnded) {
   LoadBatch load(kGeometry);
   load.AddBlock(kA);
   const TaskId task = Submit(store(), load);
-  const TimePoint until = std::chrono::steady_clock::now() + milliseconds(kPatienceMs);
-  while (!IsDone(store(), task) && std::chrono::steady_clock::now() < until) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(Eventually([&] { return IsDone(store(), task); }));
   EXPECT_EQ(load.Problem(1, 1), "") << "not before";
   EXPECT_TRUE(store().Wait(task, 0).ok());
   EXPECT_NE(load.Problem(1, 1), "");
@@ -221,17 +216,17 @@ TEST_F(FaultStageTest, NeverEndsWithTheStore) {
   }
 }
 
-// Tasks, cancels, deadlines, holds that are let go by another thread, all at once: every task ends, and
-// nothing is left.
+// Tasks, cancels, deadlines, holds that are let go by another thread, all at once: every task ends,
+// and nothing is left.
 TEST_F(FaultStageTest, EveryTaskEndsWhateverRaces) {
   StoreA(1);
   const FaultControl fault = this->fault();
   Random random;
   for (const char* rule :
-       {"load hold chance=0.05", "load hold when=before chance=0.05", "load hold when=after chance=0.05",
-        "load delay=1 chance=0.1", "load delay=1 when=moving chance=0.1",
-        "load delay=1 when=after chance=0.1", "load throw chance=0.05", "load fail chance=0.05",
-        "load refuse chance=0.02"}) {
+       {"load hold chance=0.05", "load hold when=before chance=0.05",
+        "load hold when=after chance=0.05", "load delay=1 chance=0.1",
+        "load delay=1 when=moving chance=0.1", "load delay=1 when=after chance=0.1",
+        "load throw chance=0.05", "load fail chance=0.05", "load refuse chance=0.02"}) {
     (void)fault.Arm(rule);
   }
   std::atomic<bool> stop{false};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules of a Fault stage: the grammar, in words where it is broken, and which shards a rule meets.
+// The rules of a Fault stage: the grammar, in words where it is broken, and which shards a rule
+// meets.
 #include "store/fault/rules.h"
 
 #include <gtest/gtest.h>
@@ -112,18 +113,36 @@ TEST(FaultRules, DisarmedRulesKeepTheirCount) {
 }
 
 TEST(FaultRules, ABrokenRuleIsNamed) {
-  for (const char* text :
-       {"", "load", "store fail", "load explode", "load fail=no_such_code", "load fail=pending",
-        "load fail=ok", "load delay", "load delay=", "load delay=x", "load delay=-1", "load throw=1",
-        "load fail nth", "load fail nth=0", "load fail nth=1x", "load fail when=later",
-        "load fail chance=2", "load fail color=red", "dump flip", "dump short=1", "dump scribble",
-        "lookup fail", "lookup throw", "load hold=1", "load short"}) {
+  for (const char* text : {"",
+                           "load",
+                           "store fail",
+                           "load explode",
+                           "load fail=no_such_code",
+                           "load fail=pending",
+                           "load fail=ok",
+                           "load delay",
+                           "load delay=",
+                           "load delay=x",
+                           "load delay=-1",
+                           "load throw=1",
+                           "load fail nth",
+                           "load fail nth=0",
+                           "load fail nth=1x",
+                           "load fail when=later",
+                           "load fail chance=2",
+                           "load fail color=red",
+                           "dump flip",
+                           "dump short=1",
+                           "dump scribble",
+                           "lookup fail",
+                           "lookup throw",
+                           "load hold=1",
+                           "load short"}) {
     Rules rules(1);
     const auto added = rules.Add(text);
     ASSERT_FALSE(added.has_value()) << text;
     EXPECT_EQ(added.error().code, Code::kInvalidArgument);
-    EXPECT_NE(added.error().text().find("rule '" + std::string(text) + "'"),
-              std::string_view::npos)
+    EXPECT_NE(added.error().text().find("rule '" + std::string(text) + "'"), std::string_view::npos)
         << added.error().message;
   }
 }

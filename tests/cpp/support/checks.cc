@@ -9,9 +9,9 @@
 #include <atomic>
 #include <cstring>
 #include <map>
-#include <thread>
 
 #include "base/mutex.h"
+#include "support/eventually.h"
 
 namespace ucmstore::test {
 namespace {
@@ -119,10 +119,7 @@ void CheckRetirement(TestStore& store, const Geometry& geometry, const BlockId& 
   DumpBatch dump(geometry);
   dump.AddBlock(id, NextNonce());
   const TaskId task = Submit(store, dump);
-  const TimePoint until = std::chrono::steady_clock::now() + milliseconds(kPatienceMs);
-  while (!IsDone(store, task) && std::chrono::steady_clock::now() < until) {
-    std::this_thread::yield();
-  }
+  EXPECT_TRUE(Eventually([&] { return IsDone(store, task); }));
   for (int n = 0; n < 5; ++n) EXPECT_TRUE(IsDone(store, task)) << "a Check retired it";
   const Status first = store.Wait(task, 0);
   EXPECT_TRUE(first.ok()) << first.message;

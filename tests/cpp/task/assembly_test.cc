@@ -96,8 +96,7 @@ Ends DumpNow(Assembler& assembler, const BlockId& id, const std::vector<std::uin
   static const Segment segment{memory, sizeof(memory)};
   std::vector<ShardIo> shards;
   for (const std::uint32_t index : indexes) shards.emplace_back(index, std::span(&segment, 1));
-  Ends ends{std::vector<Status>(indexes.size()), std::vector<int>(indexes.size()),
-             Code::kOk};
+  Ends ends{std::vector<Status>(indexes.size()), std::vector<int>(indexes.size()), Code::kOk};
   assembler.Dump(id, shards, [&ends](std::size_t i, const Status& status, std::uint32_t) {
     if (ends.first_error == Code::kOk) ends.first_error = status.code;
     ends.status[i] = status;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GateStage: a terminal stage in memory whose medium does what a test says: each of its calls passes a
-// hook that may block, throw or answer with an error. For the races that no real medium shows on
-// demand. Thread-safe; hooks are set before the calls they act on.
+// GateStage: a terminal stage in memory whose medium does what a test says: each of its calls
+// passes a hook that may block, throw or answer with an error. For the races that no real medium
+// shows on demand. Thread-safe; hooks are set before the calls they act on.
 #pragma once
 
 #include <functional>
@@ -30,8 +30,8 @@ class GateStage final : public TerminalStage {
   GateStage() : TerminalStage("Gate") {}
 
   Hooks hooks;
-  std::atomic<int> writers{0};   // alive
-  std::atomic<int> writes{0};    // calls
+  std::atomic<int> writers{0};  // alive
+  std::atomic<int> writes{0};   // calls
   std::atomic<int> commits{0};
   std::atomic<bool> shut{false};
 

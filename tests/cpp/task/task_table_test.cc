@@ -104,8 +104,8 @@ TEST(TaskTable, CapacityIsKeptInItsRange) {
   EXPECT_EQ(TaskTable(~0U).capacity(), TaskTable::kMaxCapacity);
 }
 
-// Insertions, endings, waits by several and removals, all at once: each task is retired once, and the
-// table is empty in the end.
+// Insertions, endings, waits by several and removals, all at once: each task is retired once, and
+// the table is empty in the end.
 TEST(TaskTable, EveryTaskIsRetiredOnceWhoeverWaits) {
   TaskTable table(64);
   std::atomic<std::uint64_t> retired{0};

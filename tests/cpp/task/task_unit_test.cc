@@ -85,8 +85,8 @@ TEST(Task, TheFirstErrorIsItsStatus) {
   Counters counters;
   std::vector<Shard> shards;
   std::vector<ShardResult> results;
-  const auto task = std::make_shared<CountingTask>(DescOf(shards, results, 3), counters.finished,
-                                                   counters.alive);
+  const auto task =
+      std::make_shared<CountingTask>(DescOf(shards, results, 3), counters.finished, counters.alive);
   EXPECT_TRUE(task->EndShard(2, Status::Error(Code::kIoError, "first", 5), 0));
   EXPECT_FALSE(task->EndShard(2, Status::Ok(), 9)) << "only the first end of a shard counts";
   EXPECT_FALSE(task->Ended());
@@ -105,8 +105,8 @@ TEST(Task, AwaitEndIsBoundedAndWakes) {
   Counters counters;
   std::vector<Shard> shards;
   std::vector<ShardResult> results;
-  const auto task = std::make_shared<CountingTask>(DescOf(shards, results, 1), counters.finished,
-                                                   counters.alive);
+  const auto task =
+      std::make_shared<CountingTask>(DescOf(shards, results, 1), counters.finished, counters.alive);
   EXPECT_FALSE(task->AwaitEnd(std::chrono::steady_clock::now() + milliseconds(10)));
   std::jthread ender([&] { EXPECT_TRUE(task->EndShard(0, Status::Ok(), 1)); });
   EXPECT_TRUE(task->AwaitEnd(std::chrono::steady_clock::now() + milliseconds(kPatienceMs)));

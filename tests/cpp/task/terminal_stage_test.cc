@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "support/checks.h"
+#include "support/eventually.h"
 #include "task/gate_stage.h"
 
 namespace ucmstore::test {
@@ -187,8 +188,8 @@ TEST(TerminalStage, D03_ABrokenMediumIsAStatus) {
       const Code want = throws ? Code::kInternal : Code::kIoError;
       LoadBatch load(kTwo);
       DumpBatch dump(kTwo);
-      const Status status = line.dump ? Finish(store, dump.AddBlock(kA, 1))
-                                      : Finish(store, load.AddBlock(kB));
+      const Status status =
+          line.dump ? Finish(store, dump.AddBlock(kA, 1)) : Finish(store, load.AddBlock(kB));
       EXPECT_EQ(status.code, want) << line.what << ": " << status.message;
       EXPECT_NE(status.text().find(throws ? "threw" : "failed"), std::string_view::npos);
       store.stage().hooks.*line.hook = nullptr;
@@ -268,12 +269,12 @@ TEST(TerminalStage, ClosingRemovesIncompleteBlocks) {
   EXPECT_TRUE(stage.shut);
 }
 
-// Blocks age while dumps keep the only worker busy; the job that aborts them must be queued once, for
-// the queue is made of the jobs themselves.
+// Blocks age while dumps keep the only worker busy; the job that aborts them must be queued once,
+// for the queue is made of the jobs themselves.
 TEST(TerminalStage, AgeingUnderLoadKeepsTheQueueWhole) {
   GateStore store(kTwo, {.workers = 1, .incomplete_age = milliseconds(12)});
   store.stage().hooks.write = [](const BlockId&) {
-    std::this_thread::sleep_for(milliseconds(2));  // a slow medium; nothing is won by it
+    std::this_thread::sleep_for(milliseconds(2));  // style: a slow medium
     return Status::Ok();
   };
   std::uint64_t block = 100;
@@ -285,11 +286,7 @@ TEST(TerminalStage, AgeingUnderLoadKeepsTheQueueWhole) {
     }
     for (const TaskId task : tasks) ASSERT_TRUE(store.Wait(task, kPatienceMs).ok());
   }
-  const TimePoint until = std::chrono::steady_clock::now() + milliseconds(kPatienceMs);
-  while (store.Stats()["incomplete_blocks"] > 0 && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  EXPECT_EQ(store.Stats()["incomplete_blocks"], 0);
+  EXPECT_TRUE(Eventually([&] { return store.Stats()["incomplete_blocks"] == 0; }));
   EXPECT_EQ(store.stage().writers, 0);
 }
 
@@ -297,14 +294,10 @@ TEST(TerminalStage, S10_AgeIsMeasuredOnTheClock) {
   ManualClock clock;
   GateStore store(kTwo, {.workers = 2, .incomplete_age = milliseconds(100), .clock = &clock});
   ASSERT_TRUE(DumpShard(store, kTwo, kA, 0, 1).ok());
-  std::this_thread::sleep_for(milliseconds(60));  // the timer fires at least once; the clock stands
+  std::this_thread::sleep_for(milliseconds(60));  // style: real time passes, the clock stands
   EXPECT_EQ(store.Stats()["incomplete_blocks"], 1);
   clock.Advance(milliseconds(101));
-  const TimePoint until = std::chrono::steady_clock::now() + milliseconds(kPatienceMs);
-  while (store.Stats()["incomplete_blocks"] > 0 && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-  EXPECT_EQ(store.Stats()["incomplete_blocks"], 0);
+  EXPECT_TRUE(Eventually([&] { return store.Stats()["incomplete_blocks"] == 0; }));
   EXPECT_EQ(DumpShard(store, kTwo, kA, 1, 1).code, Code::kAborted);
 }
 

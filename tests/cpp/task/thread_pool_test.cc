@@ -31,10 +31,11 @@ class FunctionJob final : public Job {
 // Occupies a worker until it is let go.
 class Blocker {
  public:
-  Blocker() : job_([this] {
-    begun_.release();
-    go_.acquire();
-  }) {}
+  Blocker()
+      : job_([this] {
+          begun_.release();
+          go_.acquire();
+        }) {}
   void AwaitBegun() { begun_.acquire(); }
   void LetGo() { go_.release(); }
   Job& job() { return job_; }

@@ -92,8 +92,8 @@ TEST(Timer, EveryEntryRunsOnceOrIsCancelledOnce) {
     for (std::size_t t = 0; t < 4; ++t) {
       threads.emplace_back([&, t, mine = random.Fork()]() mutable {
         for (std::size_t n = t; n < kEntries; n += 4) {
-          const auto when = std::chrono::steady_clock::now() +
-                            std::chrono::microseconds(mine.Between(0, 500));
+          const auto when =
+              std::chrono::steady_clock::now() + std::chrono::microseconds(mine.Between(0, 500));
           const Timer::EntryId entry = timer.Schedule(when, [&ran, n] { ++ran[n]; });
           if (mine.OneIn(2)) cancelled[n] = timer.Cancel(entry) ? 1 : 0;
         }

@@ -29,7 +29,7 @@ Status Guarded(Function&& function) noexcept {
     return function();
   } catch (const std::exception& error) {
     return Status::Error(Code::kInternal, std::string_view(error.what()));
-  } catch (...) {
+  } catch (...) {  // the ABI's edge
     return Status::Error(Code::kInternal, "Fault: an unknown exception");
   }
 }
@@ -193,8 +193,11 @@ void FaultStage::TaskEnded(FaultTask& task) noexcept {
     const auto keep = std::static_pointer_cast<FaultTask>(task.shared_from_this());
     const MutexLock lock(mutex_);
     if (closing_) return;
-    scribbles_.insert(runtime().timer().Schedule(Now() + milliseconds(ms),
-                                                 [keep, i] { keep->Scribble(keep->runs[i], i); }));
+    scribbles_.insert(runtime().timer().Schedule(Now() + milliseconds(ms), [this, keep, i] {
+      keep->Scribble(keep->runs[i], i);
+      const MutexLock inner(mutex_);
+      ++late_scribbles_;
+    }));
   }
 }
 
