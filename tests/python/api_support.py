@@ -183,10 +183,12 @@ def faulty(spec: str = "Fault|Dram", **options: Any) -> Iterator[tuple[ucmstore.
     name = f"python-{os.getpid()}-{next(_names)}"
     store = open_store(spec, fault={"name": name}, plugin_path=[fault_folder()], **options)
     fault = Fault(name)
+    process = os.getpid()
     try:
         yield store, fault
     finally:
-        if not store.closed:
+        # A forked child has the stage's memory, but not the threads that it would wake.
+        if os.getpid() == process and not store.closed:
             fault.disarm()
             fault.release()
             store.close()

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <Python.h>
+#include <cxxabi.h>
 #include <unistd.h>
 
 namespace ucmstore::python {
@@ -17,11 +18,19 @@ class GilRelease {
   GilRelease& operator=(const GilRelease&) = delete;
   ~GilRelease() {
     // The main thread is the one that ends the interpreter, and must come back.
-    while (Finalizing() && ::gettid() != ::getpid()) ::pause();
-    PyEval_RestoreThread(state_);
+    if (Finalizing() && ::gettid() != ::getpid()) SleepForEver();
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (const abi::__forced_unwind&) {
+      // The interpreter began to end while we waited for the GIL, and answers with pthread_exit.
+      SleepForEver();
+    }
   }
 
  private:
+  [[noreturn]] static void SleepForEver() noexcept {
+    for (;;) ::pause();
+  }
   static bool Finalizing() noexcept {
 #if PY_VERSION_HEX >= 0x030D0000
     return Py_IsFinalizing() != 0;
