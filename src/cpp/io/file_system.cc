@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "base/aligned_buffer.h"
 
@@ -83,8 +84,10 @@ const NamedType* FindType(std::uint64_t type) noexcept {
 }  // namespace
 
 FileSystem& FileSystem::Real() noexcept {
-  static FileSystem& real = *new FileSystem;  // never destroyed: threads may outlive main
-  return real;
+  // Never destroyed, since threads may outlive main.
+  alignas(FileSystem) static std::array<std::byte, sizeof(FileSystem)> memory;
+  static FileSystem* const real = new (memory.data()) FileSystem;
+  return *real;
 }
 
 int FileSystem::OpenAt(int folder, const char* path, int flags, std::uint32_t mode) noexcept {

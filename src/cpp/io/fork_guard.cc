@@ -15,32 +15,25 @@ namespace ucmstore {
 namespace {
 
 constexpr std::size_t kSlots = 4096;  // beyond it descriptors are inherited; nothing else is lost
-constexpr int kFree = -1;
 
-struct Table {
-  Table() noexcept {
-    for (std::atomic<int>& slot : slots) slot.store(kFree, std::memory_order_relaxed);
-    ::pthread_atfork(nullptr, nullptr, [] {
-      for (std::atomic<int>& slot : Shared().slots) {
-        const int fd = slot.exchange(kFree, std::memory_order_relaxed);
-        if (fd != kFree) ::close(fd);
-      }
-    });
+// Each slot: 0, or a descriptor + 1. Constant-initialised and never destroyed: the handler stays
+// registered as long as the process lives.
+constinit std::array<std::atomic<int>, kSlots> guarded{};
+
+void CloseInChild() noexcept {
+  for (std::atomic<int>& slot : guarded) {
+    const int value = slot.exchange(0, std::memory_order_relaxed);
+    if (value != 0) ::close(value - 1);
   }
-  static Table& Shared() noexcept {
-    static Table& table = *new Table;  // never destroyed: the handler stays registered
-    return table;
-  }
-  std::array<std::atomic<int>, kSlots> slots;
-};
+}
 
 }  // namespace
 
 ForkGuard::ForkGuard(int fd) noexcept : slot_(kSlots) {
-  Table& table = Table::Shared();
+  [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, &CloseInChild);
   for (std::size_t i = 0; i < kSlots; ++i) {
-    int free = kFree;
-    if (table.slots[i].compare_exchange_strong(free, fd, std::memory_order_relaxed)) {
+    int free = 0;
+    if (guarded[i].compare_exchange_strong(free, fd + 1, std::memory_order_relaxed)) {
       slot_ = i;
       return;
     }
@@ -48,7 +41,7 @@ ForkGuard::ForkGuard(int fd) noexcept : slot_(kSlots) {
 }
 
 ForkGuard::~ForkGuard() {
-  if (slot_ < kSlots) Table::Shared().slots[slot_].store(kFree, std::memory_order_relaxed);
+  if (slot_ < kSlots) guarded[slot_].store(0, std::memory_order_relaxed);
 }
 
 }  // namespace ucmstore

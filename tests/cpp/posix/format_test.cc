@@ -235,8 +235,8 @@ TEST(Names, ChooseRootIsEvenAndStable) {
       ++moved;
     }
   }
-  for (const int count : counts) EXPECT_NEAR(count, kIds / 5, kIds / 50);
-  EXPECT_NEAR(moved, kIds / 5, kIds / 50);
+  for (const int count : counts) EXPECT_NEAR(count, kIds / 5.0, kIds / 50.0);
+  EXPECT_NEAR(moved, kIds / 5.0, kIds / 50.0);
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST_F(Golden, TheAdminTableFindsItGood) {
 // The choice among roots is a promise, too: another one would hide what is stored.
 TEST_F(Golden, ChooseRootStaysAsItWas) {
   std::string choices;
-  for (int i = 0; i < 16; ++i) {
+  for (std::size_t i = 0; i < 16; ++i) {
     BlockId id{};
     for (std::size_t k = 0; k < 16; ++k) id.bytes[k] = static_cast<std::byte>(i * 16 + k);
     choices += static_cast<char>('0' + ChooseRoot(id, 3));

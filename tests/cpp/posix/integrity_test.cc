@@ -18,8 +18,8 @@ namespace {
 TEST_F(PosixFaults, Q01_HostileFilesAreData) {
   auto store = PosixStore::Open(Config());
   const std::string bomb = "cos\nsystem\n(S'touch /tmp/ucmstore-was-here'\ntR.";
-  std::vector<BlockId> ids;
-  for (std::uint64_t i = 0; i < 6; ++i) ids.push_back(MakeId(1, i));
+  std::vector<BlockId> ids(6);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = MakeId(1, i);
   for (const BlockId& id : ids) stdfs::create_directories(PathOf(id).parent_path());
   std::ofstream(PathOf(ids[0])) << bomb;
   std::ofstream(PathOf(ids[1])) << bomb << std::string(4 * 8192 + 4096 - bomb.size(), 'x');
@@ -156,7 +156,7 @@ TEST_F(PosixFaults, S07_CorruptTwiceIsSetAsideAndCanBeDumpedAgain) {
     EXPECT_NE(status.text().find("set aside"), std::string_view::npos) << status.message;
     EXPECT_FALSE(IsPresent(*store, id));
     EXPECT_EQ(FilesBelow(dir_.path(), ".corrupt").size(), 1U) << "one for each block, not more";
-    if (at < 4 * 8192) {  // the other shards were good, and came
+    if (at < std::streamoff{4} * 8192) {  // the other shards were good, and came
       for (std::uint32_t i = 0; i < 4; ++i) {
         const bool bad = i == static_cast<std::uint32_t>(at / 8192);
         EXPECT_EQ(load.result(i).code, bad ? Code::kCorruption : Code::kOk);

@@ -29,10 +29,8 @@ constexpr std::uint64_t kMostCalls = 200;  // far more than any of these operati
 
 class Sweep : public ::testing::TestWithParam<std::string> {
  protected:
-  Sweep() : root_(stdfs::path(GetParam()) / ("ucmstore-sweep-" + std::to_string(::getpid()))) {
-    stdfs::create_directory(root_);
-  }
-  ~Sweep() override { stdfs::remove_all(root_); }
+  void SetUp() override { stdfs::create_directory(root_); }
+  void TearDown() override { stdfs::remove_all(root_); }
 
   PosixConfig Config(FileSystem* fs) {
     PosixConfig config;
@@ -58,7 +56,8 @@ class Sweep : public ::testing::TestWithParam<std::string> {
     EXPECT_NE(status.text().find("errno"), std::string_view::npos) << status.message;
   }
 
-  const stdfs::path root_;
+  const stdfs::path root_ =
+      stdfs::path(GetParam()) / ("ucmstore-sweep-" + std::to_string(::getpid()));
   HookedFs fs_;
 };
 

@@ -100,13 +100,11 @@ class AlignedBlock {
     return "";
   }
   Status Run(PosixStore& store, bool dump) {
-    std::vector<Segment> segments;
-    std::vector<ucmstore::Shard> shards;
+    std::vector<Segment> segments(geometry_.shards_per_block);
+    std::vector<ucmstore::Shard> shards(geometry_.shards_per_block);
     for (std::uint32_t i = 0; i < geometry_.shards_per_block; ++i) {
-      segments.push_back({.data = Shard(i).data(), .size = geometry_.shard_size});
-    }
-    for (std::uint32_t i = 0; i < geometry_.shards_per_block; ++i) {
-      shards.push_back({.block = id_, .segments = &segments[i], .segment_count = 1, .index = i});
+      segments[i] = {.data = Shard(i).data(), .size = geometry_.shard_size};
+      shards[i] = {.block = id_, .segments = &segments[i], .segment_count = 1, .index = i};
     }
     TaskDesc desc;
     desc.shards = shards.data();
@@ -146,7 +144,7 @@ bool IsDirectHere(PosixStore& store) {
 }
 
 TEST_F(PosixTransfer, I06_AlignedBlocksGoPastThePageCacheInOneCall) {
-  const Geometry geometry{.shard_size = 4096 * 5, .shards_per_block = 3};  // no multiple of 16 KiB
+  const Geometry geometry{.shard_size = 20480, .shards_per_block = 3};  // no multiple of 16 KiB
   auto store = PosixStore::Open(Config(geometry));
   if (!IsDirectHere(*store)) GTEST_SKIP() << "no direct I/O in " << dir_.string();
   const BlockId id = MakeId(1, 1);
@@ -341,8 +339,8 @@ TEST_F(PosixTransfer, LargeLookupsAgreeWithSmallOnes) {
 TEST_F(PosixTransfer, ALookupThatLearnsNothingIsAnErrorAndOneThatLearnsSomethingIsNot) {
   const Geometry geometry{.shard_size = 64, .shards_per_block = 1};
   auto store = PosixStore::Open(Config(geometry));
-  std::vector<BlockId> ids;
-  for (std::uint64_t i = 0; i < 200; ++i) ids.push_back(MakeId(1, i));
+  std::vector<BlockId> ids(200);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = MakeId(1, i);
   std::vector<std::uint8_t> found(ids.size());
   LookupDesc desc;
   desc.blocks = ids.data();

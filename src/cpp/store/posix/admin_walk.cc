@@ -169,7 +169,7 @@ bool NamespaceWalk::WalkPrefix(const std::string& prefix) {
   for (const std::string& name : *names) {
     const ParsedName parsed = ParseBlockFile(prefix, name);
     Found found;
-    found.path = PathOf(prefix + "/" + name);
+    found.path = PathOf(fmt::format("{}/{}", prefix, name));
     const int known = fs_.StatAt(opened.get(), name.c_str(), &found.stat);
     if (known == -ENOENT) continue;  // committed or removed meanwhile
     if (known < 0) {

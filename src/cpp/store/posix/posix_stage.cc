@@ -147,6 +147,7 @@ Status PosixStage::Open(const StageSetup& setup) {
   if (!status.ok()) return status;
   footers_.emplace(static_cast<std::size_t>(setup.Int("footer_cache_entries")));
   std::vector<Root*> roots;
+  roots.reserve(roots_.size());
   for (const OneRoot& one : roots_) roots.push_back(one.root.get());
   finder_.emplace(std::move(roots), runtime().pool(), runtime().clock(), log());
   Announce(setup);

@@ -37,9 +37,8 @@ std::string_view TakeLine(std::string_view* rest) {
 template <typename T>
 std::optional<T> ParseNumber(std::string_view text, int base = 10) {
   T value{};
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data(), end, value, base);
-  if (parsed.ec != std::errc{} || parsed.ptr != end) return std::nullopt;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
