@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Shelf: a terminal stage of one's own in about thirty lines, built from the SDK. The medium is a
+// Shelf: a terminal stage of one's own in some sixty lines, built from the SDK. The medium is a
 // map in memory; TerminalStage brings everything else: checks, tasks, deadlines, counted commit,
 // bounds. Thread-safe, as a medium must be: one mutex around the map.
 #include <map>
