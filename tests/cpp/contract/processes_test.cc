@@ -19,7 +19,7 @@
 
 #if defined(__SANITIZE_THREAD__)
 // The children of a fork make threads of their own here, and are no worse off than any.
-extern "C" const char* __tsan_default_options();
+extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
 #endif
 

@@ -194,7 +194,7 @@ TEST_P(StuckContract, D04_AProcessWithAStuckTaskExits) {
       if (!load.Untouched(0)) ::_exit(5);
       CloseStore();
     }
-    std::exit(HasFailure() ? 6 : 0);  // with all destructors
+    std::exit(HasFailure() ? 6 : 0);  // with all destructors  NOLINT(concurrency-mt-unsafe)
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

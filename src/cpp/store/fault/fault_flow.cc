@@ -5,6 +5,7 @@
 #include <chrono>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include "store/fault/fault_stage.h"
 
@@ -57,7 +58,7 @@ void FaultStage::Throw(const TaskPtr& task, std::size_t i) {
   Enter();
   const Lane lane = task->kind() == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
   if (runtime().pool().Push(std::span(&pushed, 1), lane)) {
-    (void)job.release();  // it ends itself
+    std::ignore = job.release();  // it ends itself
   } else {
     job.release()->Run();
   }

@@ -12,7 +12,6 @@
 namespace ucmstore {
 
 using fault::Call;
-using fault::Plan;
 using fault::Point;
 using Phase = FaultTask::Phase;
 
@@ -201,7 +200,7 @@ void FaultStage::TaskEnded(FaultTask& task) noexcept {
   }
 }
 
-void FaultStage::CloseParks(std::map<std::uint64_t, Park> parks) {
+void FaultStage::CloseParks(const std::map<std::uint64_t, Park>& parks) {
   for (const auto& [id, park] : parks) {
     if (park.timer != 0) (void)runtime().timer().Cancel(park.timer);
     if (park.task == nullptr) continue;  // its lookup sees that we close
@@ -232,7 +231,7 @@ bool FaultStage::Close(std::uint32_t timeout_ms) noexcept {
     scribbles.swap(scribbles_);
     changed_.NotifyAll();
   }
-  CloseParks(std::move(ends));
+  CloseParks(ends);
   for (const auto& task : table_->All()) CancelTask(std::static_pointer_cast<FaultTask>(task));
   for (const Timer::EntryId entry : scribbles) (void)runtime().timer().Cancel(entry);
   {

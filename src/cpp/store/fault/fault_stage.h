@@ -86,7 +86,7 @@ class FaultStage final : public ForwardStage {
   void CancelTask(const TaskPtr& task);
   void TaskEnded(FaultTask& task) noexcept;
   void Resume(std::uint64_t park);
-  void CloseParks(std::map<std::uint64_t, Park> parks);
+  void CloseParks(const std::map<std::uint64_t, Park>& parks);
   [[nodiscard]] std::uint32_t HeldBy(std::uint64_t rule) const UCMSTORE_REQUIRES(mutex_);
   void Enter();
   void Leave();
