@@ -106,7 +106,7 @@ class PosixAdminTest : public ::testing::Test {
   }
 
   TempDir dir_;
-  std::uint64_t total_ = 0;
+  std::atomic<std::uint64_t> total_ = 0;
 };
 
 TEST_F(PosixAdminTest, InspectSaysEveryFact) {
