@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "pipeline/pipeline.h"
@@ -191,7 +192,7 @@ TEST(Close, UnderTraffic) {
           TaskId polled[2];
           static_cast<void>(store->Poll(polled));
           const BlockId block = Id(n % 50);
-          static_cast<void>(store->LookupPrefix({&block, 1}));
+          std::ignore = store->LookupPrefix({&block, 1});
           ended.fetch_add(1);
         }
       });

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "plugins/probe_v1.h"
@@ -238,7 +239,7 @@ StoreV1* Create() { return std::make_unique<Probe>().release(); }
 void Destroy(StoreV1* store, std::uint32_t timeout_ms) {
   std::unique_ptr<Probe> probe(static_cast<Probe*>(store));
   Tell("destroy probe");
-  if (!probe->Rest(timeout_ms)) static_cast<void>(probe.release());  // left alone
+  if (!probe->Rest(timeout_ms)) std::ignore = probe.release();  // left alone
 }
 
 constexpr ProbeTableV1 kProbe = {

@@ -64,7 +64,7 @@ TEST(Task, ManyThreadsEndEachShardOnceAndTheTaskOnce) {
       for (std::uint32_t t = 0; t < 4; ++t) {
         threads.emplace_back([&, t] {
           for (std::size_t n = 0; n < kShards; ++n) {
-            const std::size_t i = (n + t * 50) % kShards;
+            const std::size_t i = (n + std::size_t{50} * t) % kShards;
             if (task->EndShard(i, Status::Ok(), t + 1)) ++wins;
           }
         });
