@@ -21,6 +21,14 @@ namespace {
 
 constexpr unsigned kHang_s = 20;
 
+// AddressSanitizer's allocator, unlike the C library's, does not survive a fork in the middle of
+// it.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kMallocMayHang = true;
+#else
+constexpr bool kMallocMayHang = false;
+#endif
+
 // Runs `body` in a forked child; true if it returned true there, in time.
 template <typename Body>
 bool InChild(Body body) {
@@ -35,8 +43,7 @@ bool InChild(Body body) {
          WEXITSTATUS(status) == 0;
 }
 
-bool EveryCallIsRefused(Pipeline& store) {
-  const BlockTask task(1);
+bool EveryCallIsRefused(Pipeline& store, const BlockTask& task) {
   const BlockId id = Id(1);
   std::uint8_t found = 0;
   LookupDesc lookup;
@@ -76,10 +83,11 @@ TEST(ForkFaults, P01_ForkUnderTrafficChildIsToldAndNeverHangs) {
     });
   }
   while (ended.load() < 50) std::this_thread::yield();
+  const BlockTask unborn(1);
   for (int round = 0; round < 20; ++round) {
     EXPECT_TRUE(InChild([&] {
-      if (!EveryCallIsRefused(*store)) return false;
-      store.reset();  // does nothing but return
+      if (!EveryCallIsRefused(*store, unborn)) return false;
+      if (!kMallocMayHang) store.reset();  // does nothing but return
       return true;
     }));
   }
@@ -98,7 +106,8 @@ TEST(ForkFaults, P01_ChildLogsThroughALockOfItsOwn) {
   }));
 }
 
-#if !defined(__SANITIZE_THREAD__)  // it ends a forked child that starts threads
+// A forked child that starts threads: TSan ends it, and ASan may stop it in malloc.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 TEST(ForkFaults, P01_ChildMayOpenItsOwn) {
   auto store = OpenDram();
   DumpBlocks(*store, 0, 5);
@@ -110,7 +119,9 @@ TEST(ForkFaults, P01_ChildMayOpenItsOwn) {
   }));
   DumpBlocks(*store, 5, 5);
 }
+#endif
 
+#if !defined(__SANITIZE_THREAD__)
 TEST(ForkFaults, P02_ExitDoesNotWaitForAChild) {
   int pipe_ends[2];
   ASSERT_EQ(::pipe(pipe_ends), 0);
