@@ -5,7 +5,6 @@
 #include "task/assembly.h"
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <string>
 
@@ -33,12 +32,6 @@ Status Guarded(const char* doing, Function&& function) {
 }
 
 }  // namespace
-
-std::size_t Assembler::IdHash::operator()(const BlockId& id) const noexcept {
-  std::uint64_t words[2];  // ids are uniform already
-  std::memcpy(words, id.bytes.data(), sizeof(words));
-  return words[0] ^ words[1];
-}
 
 Assembler::Assembler(const AssemblyLimits& limits, AssemblyMedium medium, const Clock& clock)
     : limits_(limits), medium_(std::move(medium)), clock_(clock) {}

@@ -30,6 +30,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/block_id_hash.h"
 #include "base/clock.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
@@ -87,9 +88,6 @@ class Assembler {
   struct Dumping;
   struct Follower;
   struct Tombstone;
-  struct IdHash {
-    std::size_t operator()(const BlockId& id) const noexcept;
-  };
   using BlockPtr = std::shared_ptr<Block>;
 
   bool EndIfVisible(const BlockId& block, std::span<ShardIo> shards, const EndShard& end);
@@ -116,9 +114,9 @@ class Assembler {
   Counter committed_;
 
   mutable Mutex mutex_;
-  std::unordered_map<BlockId, BlockPtr, IdHash> blocks_ UCMSTORE_GUARDED_BY(mutex_);
+  std::unordered_map<BlockId, BlockPtr, BlockIdHash> blocks_ UCMSTORE_GUARDED_BY(mutex_);
   std::list<BlockPtr> by_age_ UCMSTORE_GUARDED_BY(mutex_);  // least recently touched first
-  std::unordered_map<BlockId, Tombstone, IdHash> tombstones_ UCMSTORE_GUARDED_BY(mutex_);
+  std::unordered_map<BlockId, Tombstone, BlockIdHash> tombstones_ UCMSTORE_GUARDED_BY(mutex_);
   std::list<BlockId> tombstones_by_age_ UCMSTORE_GUARDED_BY(mutex_);
 };
 

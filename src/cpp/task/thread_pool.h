@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ThreadPool: the bounded set of workers that runs jobs, loads before dumps before background work,
-// but at least one in eight jobs from each waiting lane, so that nothing starves. The queue is
+// but at least one in nine jobs from each waiting lane, so that nothing starves. The queue is
 // intrusive: a job carries its own links and lives in its task, so queueing never allocates and is
 // bounded by the tasks. Threads start when jobs wait and no worker is idle; they block all signals
 // and may run on every CPU of the process, whatever the thread that opened the store was pinned to.

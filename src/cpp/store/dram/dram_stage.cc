@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 
 namespace ucmstore {
 namespace {
@@ -85,12 +84,6 @@ class DramStage::Writer final : public BlockWriter {
   Mutex mutex_;
   std::shared_ptr<Block> block_;  // set once under mutex_, before any Write uses it
 };
-
-std::size_t DramStage::IdHash::operator()(const BlockId& id) const noexcept {
-  std::uint64_t words[2];  // ids are uniform already
-  std::memcpy(words, id.bytes.data(), sizeof(words));
-  return words[0] ^ words[1];
-}
 
 Status DramStage::Open(const StageSetup& setup) {
   const std::uint64_t block_size = setup.shard_size * setup.shards_per_block;

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/block_id_hash.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "task/terminal_stage.h"
@@ -29,9 +30,6 @@ class DramStage final : public TerminalStage {
   struct Slot {
     BlockId id;
     bool used;
-  };
-  struct IdHash {
-    std::size_t operator()(const BlockId& id) const noexcept;
   };
 
   Status Open(const StageSetup& setup) override;
@@ -51,7 +49,8 @@ class DramStage final : public TerminalStage {
   Counter evicted_;
 
   Mutex mutex_;
-  std::unordered_map<BlockId, std::shared_ptr<Block>, IdHash> blocks_ UCMSTORE_GUARDED_BY(mutex_);
+  std::unordered_map<BlockId, std::shared_ptr<Block>, BlockIdHash> blocks_
+      UCMSTORE_GUARDED_BY(mutex_);
   std::vector<Slot> ring_ UCMSTORE_GUARDED_BY(mutex_);
   std::vector<std::size_t> free_slots_ UCMSTORE_GUARDED_BY(mutex_);  // of ring_
   std::size_t hand_ UCMSTORE_GUARDED_BY(mutex_) = 0;
