@@ -111,12 +111,12 @@ TEST_P(ResourceContract, F08_TwentyThousandMixedOperationsLeaveNothingBehind) {
   ManyOperations(2000, random);  // warm up: threads, buffers, caches
   const std::size_t descriptors = OpenDescriptors();
   const std::size_t threads = ThreadCount();
-  const std::uint64_t resident = ResidentBytes();
+  const std::uint64_t memory = MemoryInUse();
   ManyOperations(18000, random);
   ExpectIdle();
   EXPECT_LE(OpenDescriptors(), descriptors + 8) << "descriptors";
   EXPECT_LE(ThreadCount(), threads + config().workers) << "threads";
-  EXPECT_LE(ResidentBytes(), resident + (48ULL << 20)) << "memory";
+  EXPECT_LE(MemoryInUse(), memory + (48ULL << 20)) << "memory";
   CheckRoundTrip(store(), geometry(), {Id(1000), Id(1001)});
 }
 
