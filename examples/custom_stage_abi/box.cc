@@ -231,8 +231,12 @@ constexpr ucmstore::PluginV1 kPlugin = {
     .shard_overhead_bytes = 0,
     .content = nullptr,
     .create = []() -> ucmstore::StoreV1* { return new (std::nothrow) Box; },
-    // Nothing moves between calls, so there is nothing to wait for.
-    .destroy = [](ucmstore::StoreV1* store, std::uint32_t) { delete static_cast<Box*>(store); },
+    // Nothing moves between calls, so there is nothing to wait for: it is at rest, and freed.
+    .destroy =
+        [](ucmstore::StoreV1* store, std::uint32_t) {
+          delete static_cast<Box*>(store);
+          return true;
+        },
     .query = nullptr,
 };
 

@@ -298,7 +298,7 @@ TEST(Abi, Plugin) {
   EXPECT_FIELD(PluginV1, query, 72, 8);
 
   EXPECT_TRUE((std::is_same_v<decltype(PluginV1::create), StoreV1* (*)()>));
-  EXPECT_TRUE((std::is_same_v<decltype(PluginV1::destroy), void (*)(StoreV1*, std::uint32_t)>));
+  EXPECT_TRUE((std::is_same_v<decltype(PluginV1::destroy), bool (*)(StoreV1*, std::uint32_t)>));
   EXPECT_TRUE((std::is_same_v<decltype(PluginV1::query), const void* (*)(StoreV1*, const char*)>));
   EXPECT_TRUE((std::is_same_v<PluginEntryV1, const PluginV1* (*)()>));
 }

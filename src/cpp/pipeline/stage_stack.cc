@@ -14,6 +14,16 @@ namespace {
 // Even a Close that waits for nothing gives an idle stage this long to stop its threads.
 constexpr milliseconds kLeastShare{100};
 
+// False: the stage is left alone.
+bool Destroy(BuiltStage& stage, milliseconds time) noexcept {
+  try {
+    return stage.plan.plugin->table().destroy(std::exchange(stage.store, nullptr),
+                                              static_cast<std::uint32_t>(time.count()));
+  } catch (...) {  // the ABI's edge: who knows what is left of it
+    return false;
+  }
+}
+
 // "stage "Posix" (spec column 7): <message>", unless the message names the stage itself.
 Status Prefixed(const Status& status, const SpecStage& stage) {
   const std::string lower = LowerCase(status.text().substr(0, stage.label.size() + 1));
@@ -69,12 +79,9 @@ bool StageStack::End(TimePoint until, const std::function<bool(TimePoint)>& at_r
     const auto left = std::chrono::ceil<milliseconds>(until - begin);
     const auto sharers = static_cast<std::int64_t>(stages_.size() - i);
     const milliseconds share = std::max(kLeastShare, left / sharers);
-    stages_[i].plan.plugin->table().destroy(std::exchange(stages_[i].store, nullptr),
-                                            static_cast<std::uint32_t>(share.count()));
-    // destroy does not say whether the stage came to rest. It did not if it took all its time, or
-    // if a task has not ended: all pass through the topmost stage.
-    const bool in_time = std::chrono::steady_clock::now() - begin < share;
-    if (in_time && at_rest(std::max(begin + share, std::chrono::steady_clock::now()))) continue;
+    const bool freed = Destroy(stages_[i], share);
+    // A task that has not ended is one of a stage further down, which passed through this one.
+    if (freed && at_rest(std::max(begin + share, std::chrono::steady_clock::now()))) continue;
     log.Error(SpecPosition(stages_[i].plan.spec) + ": something still moves after " +
               std::to_string(share.count()) + " ms; it is left alone, with all that is below it");
     return false;

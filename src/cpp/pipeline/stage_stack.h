@@ -2,8 +2,8 @@
 //
 // StageStack: the stages of one open store. Built from the bottom up, so that each finds the store
 // below it ready; ended from the top down, so that each finds it alive to the end. A stage that
-// does not come to rest in its time is left alone for ever, and with it all that is below, which it
-// may still call. Build and End: from one thread, once; the rest is thread-safe in between.
+// says it has not come to rest is left alone for ever, and with it all that is below, which it may
+// still call. Build and End: from one thread, once; the rest is thread-safe in between.
 #pragma once
 
 #include <array>

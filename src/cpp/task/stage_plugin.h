@@ -35,9 +35,11 @@ struct StagePlugin {
       return nullptr;
     }
   }
-  static void Destroy(StoreV1* store, std::uint32_t timeout_ms) noexcept {
+  static bool Destroy(StoreV1* store, std::uint32_t timeout_ms) noexcept {
     auto* stage = static_cast<Stage*>(store);
-    if (stage->Close(timeout_ms)) delete stage;
+    if (!stage->Close(timeout_ms)) return false;
+    delete stage;
+    return true;
   }
   static Status Cancel(StoreV1* store, TaskId task) noexcept {
     return static_cast<Stage*>(store)->Cancel(task);

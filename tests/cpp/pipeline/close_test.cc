@@ -130,6 +130,37 @@ TEST(CloseFaults, D04_WhatIsBelowAHungStageStaysAlive) {
   EXPECT_EQ(Valves("Probe").release(), 1U);
 }
 
+// What a stage says of itself is believed, at once: it may be asked to end with no task about.
+TEST(CloseFaults, D04_AStageThatSaysItStillMovesIsLeftAloneWithAllBelow) {
+  for (const std::string stage : {"Wrap", "Probe"}) {
+    const Journal journal;
+    const std::uint32_t wraps = Valves("Wrap").alive();
+    const std::uint32_t probes = Valves("Probe").alive();
+    const auto store = MustOpen(Config("Wrap|Probe"));
+    DumpBlocks(*store, 0, 2);
+    Valves(stage).end_as(true, false);
+    const Status status = store->Close(60'000);
+    EXPECT_EQ(status.code, Code::kBusy) << stage;
+    EXPECT_TRUE(Says(status.text(), {"still moves"}));
+    const bool wrap_moves = stage == "Wrap";
+    EXPECT_EQ(Valves("Wrap").alive(), wraps + (wrap_moves ? 1 : 0));
+    EXPECT_EQ(Valves("Probe").alive(), probes + 1) << "what is below is still there";
+    EXPECT_EQ(journal.Lines().back(), wrap_moves ? "destroy Wrap" : "destroy probe");
+  }
+}
+
+// Slow is not stuck: a stage that came to rest in the last moment has come to rest.
+TEST(Close, AStageThatTakesAllItsTimeIsFreed) {
+  const Journal journal;
+  const std::uint32_t alive_before = Valves("Probe").alive();
+  const auto store = MustOpen(Config("Wrap|Probe"));
+  DumpBlocks(*store, 0, 2);
+  Valves("Probe").end_as(false, true);
+  const Status status = store->Close(0);
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(Valves("Probe").alive(), alive_before);
+}
+
 TEST(Close, ACallThatIsStuckMakesItBusyAndItMayBeTriedAgain) {
   const std::uint32_t alive_before = Valves("Probe").alive();
   const Journal journal;

@@ -58,7 +58,7 @@ ucmstore::StoreV1* Create() {
   static Nothing nothing;
   return &nothing;
 }
-void Destroy(ucmstore::StoreV1*, std::uint32_t) {}
+bool Destroy(ucmstore::StoreV1*, std::uint32_t) { return true; }
 
 constexpr ucmstore::OptionSpecV1 kBadOptions[] = {
     {"threads", ucmstore::OptionType::kInt, 0, "0", "1..8", "Its default is out of range."}};

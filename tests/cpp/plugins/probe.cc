@@ -36,6 +36,8 @@ struct Shared {
   std::uint32_t waiters = 0;
   std::uint32_t alive = 0;
   std::deque<std::pair<Probe*, TaskId>> held;
+  bool still_moves = false;
+  bool takes_its_time = false;
   std::vector<Probe*> left_alone;  // so that whoever looks for leaks finds them reachable
 };
 Shared& shared() {
@@ -237,12 +239,24 @@ class Probe final : public StoreV1 {
 
 StoreV1* Create() { return std::make_unique<Probe>().release(); }
 
-void Destroy(StoreV1* store, std::uint32_t timeout_ms) {
+// What may be left alone: rested, late if so told, and denied if so told.
+bool ComesToRest(Probe& probe, std::uint32_t timeout_ms) {
+  if (!probe.Rest(timeout_ms)) return false;
+  std::unique_lock lock(shared().mutex);
+  if (shared().takes_its_time) {
+    std::condition_variable never;
+    (void)never.wait_for(lock, std::chrono::milliseconds(timeout_ms), [] { return false; });
+  }
+  return !shared().still_moves;
+}
+
+bool Destroy(StoreV1* store, std::uint32_t timeout_ms) {
   std::unique_ptr<Probe> probe(static_cast<Probe*>(store));
   Tell("destroy probe");
-  if (probe->Rest(timeout_ms)) return;
+  if (ComesToRest(*probe, timeout_ms)) return true;
   const std::scoped_lock lock(shared().mutex);
   shared().left_alone.push_back(probe.release());
+  return false;
 }
 
 constexpr ProbeTableV1 kProbe = {
@@ -253,6 +267,7 @@ constexpr ProbeTableV1 kProbe = {
           const std::scoped_lock lock(shared().mutex);
           shared().event = nullptr;
           shared().hold = shared().can_be_cancelled = shared().hold_lookups = false;
+          shared().still_moves = shared().takes_its_time = false;
         },
     .listen =
         [](void* ctx, void (*event)(void*, const char*)) {
@@ -304,6 +319,12 @@ constexpr ProbeTableV1 kProbe = {
         [] {
           const std::scoped_lock lock(shared().mutex);
           return shared().alive;
+        },
+    .end_as =
+        [](bool still_moves, bool takes_its_time) {
+          const std::scoped_lock lock(shared().mutex);
+          shared().still_moves = still_moves;
+          shared().takes_its_time = takes_its_time;
         },
 };
 

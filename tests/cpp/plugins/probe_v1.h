@@ -25,6 +25,8 @@ struct ProbeTableV1 {
   std::uint32_t (*held_tasks)();
   std::uint32_t (*waiters)();  // calls inside Wait
   std::uint32_t (*alive)();    // stages created and not yet freed
+  // What destroy does from now on: says that something still moves, or takes all its time first.
+  void (*end_as)(bool still_moves, bool takes_its_time);
 };
 
 }  // namespace ucmstore::test

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "plugins/probe_v1.h"
 #include "ucmstore/plugin_v1.h"
@@ -15,11 +16,15 @@ namespace {
 
 constexpr const char* kName = WRAP_NAME;
 
+class Wrap;
+
 struct Shared {
   std::mutex mutex;
   void* ctx = nullptr;
   void (*event)(void*, const char*) = nullptr;
   std::uint32_t alive = 0;
+  bool still_moves = false;
+  std::vector<Wrap*> left_alone;  // so that whoever looks for leaks finds them reachable
 };
 Shared& shared() {
   static auto* instance = std::make_unique<Shared>().release();
@@ -37,10 +42,7 @@ class Wrap final : public StoreV1 {
     const std::scoped_lock lock(shared().mutex);
     ++shared().alive;
   }
-  virtual ~Wrap() {
-    const std::scoped_lock lock(shared().mutex);
-    --shared().alive;
-  }
+  virtual ~Wrap() = default;  // Destroy counts it
 
   Status Setup(const SetupV1& setup) noexcept override {
     below_ = setup.below;
@@ -75,9 +77,16 @@ class Wrap final : public StoreV1 {
   StoreV1* below_ = nullptr;
 };
 
-void Destroy(StoreV1* store, std::uint32_t /*timeout_ms*/) {
-  const std::unique_ptr<Wrap> freed(static_cast<Wrap*>(store));
+bool Destroy(StoreV1* store, std::uint32_t /*timeout_ms*/) {
+  std::unique_ptr<Wrap> wrap(static_cast<Wrap*>(store));
   Tell(std::string("destroy ") + kName);
+  const std::scoped_lock lock(shared().mutex);
+  if (!shared().still_moves) {
+    --shared().alive;
+    return true;
+  }
+  shared().left_alone.push_back(wrap.release());
+  return false;
 }
 
 const void* Query(StoreV1* /*store*/, const char* name) {
@@ -88,6 +97,7 @@ const void* Query(StoreV1* /*store*/, const char* name) {
           [] {
             const std::scoped_lock lock(shared().mutex);
             shared().event = nullptr;
+            shared().still_moves = false;
           },
       .listen =
           [](void* ctx, void (*event)(void*, const char*)) {
@@ -105,6 +115,11 @@ const void* Query(StoreV1* /*store*/, const char* name) {
           [] {
             const std::scoped_lock lock(shared().mutex);
             return shared().alive;
+          },
+      .end_as =
+          [](bool still_moves, bool /*takes_its_time*/) {
+            const std::scoped_lock lock(shared().mutex);
+            shared().still_moves = still_moves;
           },
   };
   static constexpr StatsTableV1 kStats = {

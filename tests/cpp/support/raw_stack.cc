@@ -88,24 +88,19 @@ class RawStack final : public TestStore {
   }
 
   bool Close(std::uint32_t timeout_ms) override {
-    // StoreV1 has no word for "it could not end"; what is left is left for ever, so look at time.
-    const TimePoint until = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
-    bool in_time = true;
-    for (const Stage& stage : stages_) {
-      stage.plugin->destroy(stage.store, timeout_ms);
-      in_time = in_time && std::chrono::steady_clock::now() < until;
-      // What still moves may use all that is below it, for ever.
-      if (!in_time) break;
-    }
-    if (in_time && runtime_ != nullptr) in_time = runtime_->Shutdown(timeout_ms);
-    if (!in_time) {
+    // What still moves may use all that is below it, for ever.
+    bool at_rest = std::ranges::all_of(stages_, [timeout_ms](const Stage& stage) {
+      return stage.plugin->destroy(stage.store, timeout_ms);
+    });
+    if (at_rest && runtime_ != nullptr) at_rest = runtime_->Shutdown(timeout_ms);
+    if (!at_rest) {
       using LeftAlone = std::vector<std::pair<std::vector<Stage>, std::unique_ptr<Runtime>>>;
       static LeftAlone* const left_alone = std::make_unique<LeftAlone>().release();  // for ever
       left_alone->emplace_back(std::move(stages_), std::move(runtime_));
     }
     stages_.clear();
     runtime_.reset();
-    return in_time;
+    return at_rest;
   }
 
   std::map<std::string, double> Stats() override {

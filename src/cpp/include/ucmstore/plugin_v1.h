@@ -129,10 +129,12 @@ struct PluginV1 {
   const char* content;  // what it makes of the content above; null: leaves it as it is
   // Null when out of memory. The stage is not set up yet.
   StoreV1* (*create)();
-  // Ends the stage and frees it: cancels what has not begun and waits, at most timeout_ms, for what
-  // moves. What still moves then is left to itself with all that it needs, and is never freed.
-  // The stages below are alive until it has returned. No other call may be in progress or follow.
-  void (*destroy)(StoreV1* store, std::uint32_t timeout_ms);
+  // Ends the stage: cancels what has not begun and waits, at most timeout_ms, for what moves.
+  // Called once; no other call may be in progress or follow. True: nothing of it moves any more,
+  // and it is freed. False: something still moves; the stage is left alone for ever with all that
+  // it needs, and the host must never free what it was given at Setup: the runtime and the stages
+  // below, which it may still call.
+  bool (*destroy)(StoreV1* store, std::uint32_t timeout_ms);
   // Optional; an unknown name gives null. The table lives as long as the process.
   const void* (*query)(StoreV1* store, const char* name);
 };
