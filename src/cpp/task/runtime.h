@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "task/thread_pool.h"
+#include "task/thread_starter.h"
 #include "task/timer.h"
 #include "ucmstore/plugin_v1.h"
 
@@ -22,6 +23,7 @@ struct RuntimeOptions {
   milliseconds incomplete_age{600'000};  // an incomplete block untouched so long is aborted
   LogSink* log_sink = nullptr;           // must outlive the runtime
   const Clock* clock = nullptr;          // null: the real one
+  ThreadStarter start_thread = {};       // empty: std::thread
 };
 
 class Runtime {

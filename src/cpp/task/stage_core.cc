@@ -124,10 +124,36 @@ Status StageCore::Lookup(const LookupDesc& desc, std::uint8_t* found) {
   return Status::Ok();
 }
 
+// Not ok: nothing of the task will ever run.
+Status StageCore::Queue(StageTask& task, std::span<Job* const> jobs) noexcept {
+  Status status;
+  try {
+    if (task.timeout_ms() > 0) {
+      const auto owner = std::static_pointer_cast<StageTask>(task.shared_from_this());
+      task.deadline = runtime_->timer().Schedule(
+          std::chrono::steady_clock::now() + milliseconds(task.timeout_ms()),
+          [this, weak = std::weak_ptr<StageTask>(owner)] {
+            if (const auto late = weak.lock()) EndUnbegun(*late, Code::kTimeout);
+          });
+      if (task.deadline == 0) return ClosedStatus();  // the thread was there: it is stopped
+    }
+    const Lane lane = task.kind() == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
+    status = runtime_->pool().TryPush(jobs, lane, task.priority());
+  } catch (const std::bad_alloc&) {
+    status = Status::Error(Code::kLimit, "out of memory for a task's deadline");
+  }
+  if (!status.ok() && task.deadline != 0) runtime_->timer().Cancel(task.deadline);
+  return status;
+}
+
 Status StageCore::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
   if (closing_.load()) return ClosedStatus();
   if (Status status = CheckTask(desc, kind, shard_size_, shards_per_block_); !status.ok()) {
     return status;
+  }
+  // Without the timer's thread the deadline would be lost: asked for while nothing is touched.
+  if (desc.timeout_ms > 0 && desc.shard_count > 0) {
+    if (Status status = runtime_->timer().Start(); !status.ok()) return status;
   }
   const auto task = std::make_shared<StageTask>(*this, kind, desc);
   std::vector<Job*> jobs;
@@ -143,22 +169,12 @@ Status StageCore::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
     figures.tasks.Add();
     return Status::Ok();
   }
-  if (task->timeout_ms() > 0) {
-    task->deadline = runtime_->timer().Schedule(
-        std::chrono::steady_clock::now() + milliseconds(task->timeout_ms()),
-        [this, weak = std::weak_ptr<StageTask>(task)] {
-          if (const auto late = weak.lock()) EndUnbegun(*late, Code::kTimeout);
-        });
-  }
-  const Lane lane = kind == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
-  if (!runtime_->pool().Push(jobs, lane, task->priority())) {
+  if (Status status = Queue(*task, jobs); !status.ok()) {
     *id = 0;
     table_.Remove(task->id());
-    if (task->deadline != 0) runtime_->timer().Cancel(task->deadline);
     Leave();
     task->self.reset();
-    return Status::Error(Code::kLimit,
-                         "no worker thread could be started (limits: ulimit -u, pids cgroup)");
+    return status;
   }
   figures.tasks.Add();
   // A deadline that came before the jobs were queued found nothing to take out of the queue. It

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/metrics.h"
@@ -50,6 +51,7 @@ class StageCore {
   // Counts what uses the core on other threads; Close waits until nobody does.
   void Enter();
   void Leave();
+  [[nodiscard]] Status Queue(StageTask& task, std::span<Job* const> jobs) noexcept;
   void Run(BlockJob& job);
   void RunLoad(StageTask& task, const BlockJob& job, std::vector<ShardIo>& shards);
   void RunDump(StageTask& task, BlockJob& job, std::vector<ShardIo>& shards);

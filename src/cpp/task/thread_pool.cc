@@ -6,9 +6,9 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include <csignal>
 #include <cstring>
-#include <system_error>
+#include <new>
+#include <utility>
 
 namespace ucmstore {
 namespace {
@@ -24,47 +24,43 @@ void BecomeWorker() noexcept {
   (void)pthread_setname_np(pthread_self(), "ucmstore");
 }
 
-// Threads inherit the signal mask: with all blocked, Ctrl-C always reaches the application's own.
-class SignalsBlocked {
- public:
-  SignalsBlocked() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 }  // namespace
 
-ThreadPool::ThreadPool(std::uint32_t max_threads) : max_threads_(max_threads) {}
+ThreadPool::ThreadPool(std::uint32_t max_threads, ThreadStarter starter)
+    : max_threads_(max_threads), starter_(std::move(starter)) {}
 
 ThreadPool::~ThreadPool() = default;
 
-bool ThreadPool::Push(std::span<Job* const> jobs, Lane lane, std::int32_t priority) {
-  if (jobs.empty()) return true;
-  const MutexLock lock(mutex_);
-  if (stopping_) return false;
-  // Threads first: without one, a queued job would never run.
-  std::size_t waiting = queued_ + jobs.size();
+int ThreadPool::Grow(std::size_t jobs) {
+  std::size_t waiting = queued_ + jobs;
+  threads_.reserve(max_threads_);
   while (waiting > idle_ && live_ < max_threads_ && threads_.size() < max_threads_) {
-    try {
-      const SignalsBlocked blocked;
-      threads_.reserve(max_threads_);
-      threads_.emplace_back([this] { Work(); });
-      ++live_;
-      --waiting;
-    } catch (const std::system_error&) {
-      if (live_ == 0) return false;
-      break;  // those that live will do
-    }
+    std::thread thread;
+    const int error = StartThread(starter_, [this] { Work(); }, &thread);
+    if (error != 0) return live_ == 0 ? error : 0;  // those that live will do
+    threads_.push_back(std::move(thread));
+    ++live_;
+    --waiting;
   }
-  Fifo& fifo = lanes_[static_cast<std::size_t>(lane)][priority];
+  return 0;
+}
+
+Status ThreadPool::TryPush(std::span<Job* const> jobs, Lane lane, std::int32_t priority) {
+  if (jobs.empty()) return Status::Ok();
+  const MutexLock lock(mutex_);
+  if (stopping_) return Status::Error(Code::kClosed, "the workers are stopped");
+  Queue& queue = lanes_[static_cast<std::size_t>(lane)];
+  Fifo* found = nullptr;
+  try {
+    // Threads first: without one, a queued job would never run.
+    if (const int error = Grow(jobs.size()); error != 0) {
+      return NoThreadStatus("worker thread", error);
+    }
+    found = &queue[priority];
+  } catch (const std::bad_alloc&) {
+    return Status::Error(Code::kLimit, "out of memory for the queue of jobs");
+  }
+  Fifo& fifo = *found;
   for (Job* job : jobs) {
     job->lane_ = lane;
     job->priority_ = priority;
@@ -80,7 +76,7 @@ bool ThreadPool::Push(std::span<Job* const> jobs, Lane lane, std::int32_t priori
   } else {
     work_.NotifyAll();
   }
-  return true;
+  return Status::Ok();
 }
 
 void ThreadPool::Unlink(Job& job) {

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "task/thread_starter.h"
 
 namespace ucmstore {
 
@@ -46,14 +47,19 @@ class Job {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(std::uint32_t max_threads);
+  explicit ThreadPool(std::uint32_t max_threads, ThreadStarter starter = {});
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();  // requires: Stop returned true, or no job was ever pushed
 
   // Queues the jobs, in order, behind those of the same lane and of the same or higher priority.
-  // False: the pool is stopped, or not even one thread could be started; nothing was queued.
-  [[nodiscard]] bool Push(std::span<Job* const> jobs, Lane lane, std::int32_t priority = 0);
+  // Not ok: nothing was queued. kClosed: the pool is stopped; kLimit: not even one thread could be
+  // started, or there is no memory for the queue, in words.
+  [[nodiscard]] Status TryPush(std::span<Job* const> jobs, Lane lane, std::int32_t priority = 0);
+  // The same for who has another way.
+  [[nodiscard]] bool Push(std::span<Job* const> jobs, Lane lane, std::int32_t priority = 0) {
+    return TryPush(jobs, lane, priority).ok();
+  }
 
   // Takes a job out of the queue. True: it was still queued and will never run. False: it has
   // begun, has ended, or was never queued.
@@ -79,7 +85,11 @@ class ThreadPool {
   Job* Pop() UCMSTORE_REQUIRES(mutex_);
   void Unlink(Job& job) UCMSTORE_REQUIRES(mutex_);
 
+  // Makes as many threads as the jobs could use, and may have. 0, or an errno if there is not one.
+  [[nodiscard]] int Grow(std::size_t jobs) UCMSTORE_REQUIRES(mutex_);
+
   const std::uint32_t max_threads_;
+  const ThreadStarter starter_;
   mutable Mutex mutex_;
   CondVar work_;
   CondVar ended_;

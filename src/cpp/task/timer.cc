@@ -5,33 +5,37 @@
 
 #include <pthread.h>
 
-#include <csignal>
-#include <system_error>
-#include <vector>
+#include <utility>
 
 namespace ucmstore {
 
 Timer::~Timer() = default;
 
+int Timer::StartLocked() {
+  if (thread_.joinable()) return 0;
+  const int error = StartThread(starter_, [this] { Work(); }, &thread_);
+  if (error == 0) ended_ = false;
+  return error;
+}
+
+Status Timer::Start() {
+  const MutexLock lock(mutex_);
+  if (stopping_) return Status::Error(Code::kClosed, "the timer is stopped");
+  const int error = StartLocked();
+  return error == 0 ? Status::Ok() : NoThreadStatus("thread for deadlines", error);
+}
+
 Timer::EntryId Timer::Schedule(TimePoint when, std::function<void()> function) {
   const MutexLock lock(mutex_);
-  if (stopping_) return 0;
-  if (!thread_.joinable()) {
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals belong to the application's threads
-    try {
-      thread_ = std::thread([this] { Work(); });
-      ended_ = false;
-    } catch (const std::system_error&) {
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (!thread_.joinable()) return 0;
-  }
+  if (stopping_ || StartLocked() != 0) return 0;
   const EntryId entry = next_++;
-  entries_.emplace(std::pair(when, entry), std::move(function));
-  times_.emplace(entry, when);
+  const auto time = times_.emplace(entry, when).first;
+  try {
+    entries_.emplace(std::pair(when, entry), std::move(function));
+  } catch (...) {  // out of memory: both or none
+    times_.erase(time);
+    throw;
+  }
   if (entries_.begin()->first.second == entry) changed_.NotifyAll();
   return entry;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Timer: calls a function at a time, on its one thread, which starts with the first entry and
-// sleeps between them. For deadlines and ages: few entries, short functions. Thread-safe.
+// Timer: calls a function at a time, on its one thread, which starts when first needed and sleeps
+// between entries. For deadlines and ages: few entries, short functions. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/result.h"
+#include "task/thread_starter.h"
 
 namespace ucmstore {
 
@@ -19,12 +21,16 @@ class Timer {
  public:
   using EntryId = std::uint64_t;  // 0 is never an entry
 
-  Timer() = default;
+  explicit Timer(ThreadStarter starter = {}) : starter_(std::move(starter)) {}
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
   ~Timer();  // requires: Stop returned true, or nothing was ever scheduled
 
-  // `function` must not block and must not throw. 0: the timer is stopped.
+  // Starts the thread, unless it runs already. Ok: no Schedule fails for want of it from now on. So
+  // whoever depends on an entry asks first, while nothing is touched yet. kLimit: no thread is to
+  // be had, in words; the next call tries again. kClosed: the timer is stopped.
+  [[nodiscard]] Status Start();
+  // `function` must not block and must not throw. 0: the timer is stopped, or has no thread.
   EntryId Schedule(TimePoint when, std::function<void()> function);
   // True: it will not run. False: it has run, or runs right now.
   bool Cancel(EntryId entry);
@@ -36,7 +42,10 @@ class Timer {
 
  private:
   void Work();
+  // 0 or an errno.
+  [[nodiscard]] int StartLocked() UCMSTORE_REQUIRES(mutex_);
 
+  const ThreadStarter starter_;
   Mutex mutex_;
   CondVar changed_;
   std::map<std::pair<TimePoint, EntryId>, std::function<void()>> entries_

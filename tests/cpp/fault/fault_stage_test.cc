@@ -11,6 +11,7 @@
 #include "support/batch.h"
 #include "support/eventually.h"
 #include "support/fault_control.h"
+#include "support/scarce_threads.h"
 #include "support/test_store.h"
 
 namespace ucmstore::test {
@@ -53,6 +54,36 @@ TEST_F(FaultStageTest, FlipChangesOneByteOfTheDestination) {
   EXPECT_TRUE(load.GuardsIntact(2));
   fault().Disarm(0);
   EXPECT_EQ(BlockProblem(store(), kGeometry, kA, 1), "") << "what is stored is whole";
+}
+
+TEST(FaultStage, ATaskWhoseDelayOrDeadlineCannotBeKeptIsRefused) {
+  ScarceThreads threads(1);
+  StackConfig config;
+  config.spec = "Fault|Dram";
+  config.geometry = kGeometry;
+  config.options["fault.name"] = "fault-scarce-test";
+  config.workers = 1;
+  config.start_thread = threads.starter();
+  const auto store = OpenRaw(config);
+  ASSERT_TRUE(DumpBlock(*store, kGeometry, kA, 1).ok());  // the worker has the only thread
+  const FaultControl fault("fault-scarce-test");
+  for (const std::string rule : {"load delay=1", "load hold"}) {
+    (void)fault.Arm(rule);
+    LoadBatch load(kGeometry);
+    TaskDesc desc = load.AddBlock(kA).desc();
+    desc.timeout_ms = kPatienceMs;
+    TaskId task = 7;
+    const Status status = store->Load(desc, &task);
+    EXPECT_EQ(status.code, Code::kLimit) << rule << ": " << status.text();
+    EXPECT_NE(status.text().find("ulimit -u"), std::string_view::npos) << status.text();
+    EXPECT_EQ(task, 0U);
+    EXPECT_TRUE(load.Untouched(0));
+    EXPECT_EQ(store->Stats()["fault.tasks_in_flight"], 0);
+    fault.Disarm(0);
+  }
+  threads.SetLeft(1);
+  (void)fault.Arm("load delay=1");
+  EXPECT_EQ(BlockProblem(*store, kGeometry, kA, 1), "");
 }
 
 TEST_F(FaultStageTest, FlipFindsItsByteInAnyList) {

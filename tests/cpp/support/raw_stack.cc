@@ -49,7 +49,8 @@ class RawStack final : public TestStore {
                        .max_incomplete_blocks = config.max_incomplete_blocks,
                        .incomplete_age = config.incomplete_age,
                        .log_sink = &sink_,
-                       .clock = config.clock});
+                       .clock = config.clock,
+                       .start_thread = config.start_thread});
   }
   ~RawStack() override { (void)Close(kCloseMs); }
 

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "task/thread_starter.h"
 #include "ucmstore/plugin_v1.h"
 
 namespace ucmstore::test {
@@ -34,8 +35,9 @@ struct StackConfig {
   std::uint32_t max_tasks = 16384;
   std::uint32_t max_incomplete_blocks = 4096;
   milliseconds incomplete_age{600'000};
-  const Clock* clock = nullptr;  // OpenRaw only
-  bool no_runtime = false;       // OpenRaw only: the stages must make their own
+  const Clock* clock = nullptr;     // OpenRaw only
+  bool no_runtime = false;          // OpenRaw only: the stages must make their own
+  ThreadStarter start_thread = {};  // OpenRaw only
 };
 
 class TestStore {

@@ -13,6 +13,7 @@
 
 #include "support/checks.h"
 #include "support/eventually.h"
+#include "support/scarce_threads.h"
 #include "task/gate_stage.h"
 
 namespace ucmstore::test {
@@ -65,6 +66,51 @@ TEST(TerminalStage, D04_ADeadlineOutwaitsABlockedReadAndEndsWhatIsQueued) {
     EXPECT_EQ(load.result(i).code, Code::kTimeout);
     EXPECT_TRUE(load.Untouched(i));
   }
+}
+
+// A deadline that nobody could keep is no deadline: the task is refused, and nothing is touched.
+TEST(TerminalStage, ATaskWhoseDeadlineCannotBeKeptIsRefused) {
+  ScarceThreads threads(1);
+  GateStore store(kTwo, {.workers = 1, .start_thread = threads.starter()});
+  ASSERT_TRUE(DumpBlock(store, kTwo, kA, 1).ok());  // the worker has the only thread
+  LoadBatch load(kTwo);
+  TaskDesc desc = load.AddBlock(kA).desc();
+  desc.timeout_ms = kPatienceMs;
+  std::atomic<int> calls{0};
+  desc.on_done = [](void* ctx, TaskId) { ++*static_cast<std::atomic<int>*>(ctx); };
+  desc.on_done_ctx = &calls;
+  TaskId task = 7;
+  const Status status = store.Load(desc, &task);
+  EXPECT_EQ(status.code, Code::kLimit);
+  for (const std::string_view word : {"Gate: ", "deadlines", "ulimit -u", "pids cgroup"}) {
+    EXPECT_NE(status.text().find(word), std::string_view::npos) << status.text();
+  }
+  EXPECT_EQ(task, 0U);
+  EXPECT_EQ(calls, 0);
+  EXPECT_TRUE(load.Untouched(0));
+  EXPECT_EQ(store.Stats()["tasks_in_flight"], 0);
+  EXPECT_TRUE(Finish(store, load).ok()) << "without a deadline it needs no timer";
+  EXPECT_EQ(load.Problem(0, 1), "");
+  threads.SetLeft(1);
+  ASSERT_TRUE(store.Load(desc, &task).ok());
+  EXPECT_TRUE(store.Wait(task, kPatienceMs).ok());
+}
+
+TEST(TerminalStage, ATaskWithoutAWorkerIsRefused) {
+  ScarceThreads threads(1);
+  GateStore store(kTwo, {.workers = 1, .start_thread = threads.starter()});
+  LoadBatch load(kTwo);
+  TaskDesc desc = load.AddBlock(kA).desc();
+  desc.timeout_ms = kPatienceMs;  // the timer has the only thread
+  TaskId task = 7;
+  const Status status = store.Load(desc, &task);
+  EXPECT_EQ(status.code, Code::kLimit) << status.text();
+  EXPECT_NE(status.text().find("worker"), std::string_view::npos) << status.text();
+  EXPECT_EQ(task, 0U);
+  EXPECT_TRUE(load.Untouched(0));
+  EXPECT_EQ(store.Stats()["tasks_in_flight"], 0);
+  threads.SetLeft(1);
+  EXPECT_EQ(Finish(store, load).code, Code::kNotFound);
 }
 
 TEST(TerminalStage, TasksBehindAHungOneEndAtTheirDeadlines) {

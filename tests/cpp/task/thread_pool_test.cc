@@ -15,6 +15,7 @@
 #include <semaphore>
 
 #include "support/batch.h"
+#include "support/scarce_threads.h"
 
 namespace ucmstore::test {
 namespace {
@@ -246,6 +247,27 @@ TEST(ThreadPool, StopIsBoundedAndCanBeTriedAgain) {
   EXPECT_TRUE(pool.Stop(kPatience));
   EXPECT_TRUE(pool.Stop(kPatience));
   EXPECT_EQ(recorder.ran(), std::vector<int>{});
+}
+
+TEST(ThreadPool, WithoutAThreadItSaysSoInWordsAndTriesAgain) {
+  ScarceThreads threads(0);
+  ThreadPool pool(4, threads.starter());
+  Recorder recorder;
+  FunctionJob& job = recorder.Make(1);
+  Job* const one = &job;
+  const Status status = pool.TryPush({&one, 1}, Lane::kLoad);
+  EXPECT_EQ(status.code, Code::kLimit);
+  for (const std::string_view word : {"worker", "RLIMIT_NPROC", "ulimit -u", "pids cgroup"}) {
+    EXPECT_NE(status.text().find(word), std::string_view::npos) << status.text();
+  }
+  EXPECT_EQ(pool.QueuedJobs(), 0U);
+  threads.SetLeft(1);  // one is enough for all
+  EXPECT_TRUE(Push(pool, job, Lane::kLoad));
+  EXPECT_TRUE(Push(pool, recorder.Make(2), Lane::kLoad));
+  EXPECT_TRUE(Push(pool, recorder.Make(3), Lane::kLoad));
+  EXPECT_TRUE(pool.Stop(kPatience));
+  EXPECT_EQ(recorder.ran(), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(pool.TryPush({&one, 1}, Lane::kLoad).code, Code::kClosed);
 }
 
 TEST(ThreadPool, WorkersBlockSignalsAndMayRunEverywhere) {

@@ -5,12 +5,17 @@
 #include "task/timer.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <semaphore>
 #include <vector>
 
 #include "support/batch.h"
+#include "support/scarce_threads.h"
 
 namespace ucmstore::test {
 namespace {
@@ -180,6 +185,48 @@ TEST(Timer, StopDropsEntriesAndIsBounded) {
   EXPECT_TRUE(timer.Stop(kPatience));
   EXPECT_EQ(ran, 0);
 }
+
+TEST(Timer, WithoutAThreadItSaysSoInWordsAndTriesAgain) {
+  ScarceThreads threads(0);
+  Timer timer(threads.starter());
+  const Status status = timer.Start();
+  EXPECT_EQ(status.code, Code::kLimit);
+  EXPECT_EQ(status.sys_errno, EAGAIN);
+  for (const std::string_view word : {"deadlines", "RLIMIT_NPROC", "ulimit -u", "pids cgroup"}) {
+    EXPECT_NE(status.text().find(word), std::string_view::npos) << status.text();
+  }
+  EXPECT_EQ(timer.Schedule(After(0), [] {}), 0U);
+  threads.SetLeft(1);
+  EXPECT_TRUE(timer.Start().ok());
+  EXPECT_TRUE(timer.Start().ok()) << "it runs already";
+  std::binary_semaphore done{0};
+  EXPECT_NE(timer.Schedule(After(0), [&] { done.release(); }), 0U);
+  EXPECT_TRUE(done.try_acquire_for(kPatience));
+  EXPECT_TRUE(timer.Stop(kPatience));
+  EXPECT_EQ(timer.Start().code, Code::kClosed);
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which cannot follow a forked child that starts threads
+// The kernel's own refusal, in a child that is under a limit which binds it.
+TEST(Timer, TheKernelsOwnRefusalIsTheSame) {
+  const pid_t child = ::fork();
+  ASSERT_NE(child, -1);
+  if (child == 0) {
+    const rlimit none{.rlim_cur = 1, .rlim_max = 1};
+    // The limit does not bind root.
+    const bool bound = ::setrlimit(RLIMIT_NPROC, &none) == 0 &&
+                       (::geteuid() != 0 || (::setgid(65534) == 0 && ::setuid(65534) == 0));
+    if (!bound) ::_exit(3);
+    Timer timer;
+    const Status status = timer.Start();
+    ::_exit(status.code == Code::kLimit && status.sys_errno == EAGAIN ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+#endif
 
 }  // namespace
 }  // namespace ucmstore::test

@@ -90,6 +90,7 @@ void FaultStage::Arrive(const TaskPtr& task, std::size_t i, Point point) {
         park.timer = runtime().timer().Schedule(Now() + milliseconds(stop.delay_ms),
                                                 [this, id] { Resume(id); });
       }
+      // PlanTask saw to the timer's thread, so 0 means that it is stopped: no more delays.
       if (stop.hold_rule != 0 || park.timer != 0) {
         parks_.emplace(id, std::move(park));
         changed_.NotifyAll();

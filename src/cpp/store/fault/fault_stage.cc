@@ -63,6 +63,31 @@ Status FaultStage::Dump(const TaskDesc& desc, TaskId* task) noexcept {
   return Guarded([&] { return Begin(TaskKind::kDump, desc, task); });
 }
 
+// Asks the rules about each shard; `direct`: the positions of those that go straight down. An
+// error: the plan needs the timer, and the timer has no thread.
+Status FaultStage::PlanTask(FaultTask& task, std::vector<std::size_t>* direct) {
+  const Call call = task.kind() == TaskKind::kLoad ? Call::kLoad : Call::kDump;
+  bool needs_timer = false;
+  {
+    const MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < task.runs.size(); ++i) {
+      FaultTask::Run& run = task.runs[i];
+      run.plan = rules_->PlanFor(call, task.shards()[i].index);
+      const auto waits = [](const fault::Plan::Stop& stop) { return stop.delay_ms > 0; };
+      needs_timer = needs_timer || std::ranges::any_of(run.plan.stops, waits) ||
+                    run.plan.scribble_ms.value_or(0) > 0;
+      if (!run.Direct()) continue;
+      run.phase = Phase::kMoving;
+      direct->push_back(i);
+    }
+  }
+  const bool may_be_late = direct->size() < task.runs.size() && task.deadline != TimePoint::max();
+  if (!needs_timer && !may_be_late) return Status::Ok();
+  Status status = runtime().timer().Start();
+  if (status.ok()) return status;
+  return Status::Error(status.code, "Fault: " + std::string(status.text()), status.sys_errno);
+}
+
 Status FaultStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
   if (id == nullptr) {
     return Status::Error(Code::kInvalidArgument, "the place for the task's id is null");
@@ -83,19 +108,12 @@ Status FaultStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
   } const leaver{*this};
   const auto task = std::make_shared<FaultTask>(kind, desc, *this);
   std::vector<std::size_t> direct;
-  direct.reserve(desc.shard_count);
+  if (status = PlanTask(*task, &direct); !status.ok()) return status;
   if (status = table_->Insert(task); !status.ok()) return status;
   const TaskId task_id = task->id();  // the task may be retired before we return
   {
     const MutexLock lock(mutex_);
     ++tasks_;
-    for (std::size_t i = 0; i < task->runs.size(); ++i) {
-      FaultTask::Run& run = task->runs[i];
-      run.plan = rules_->PlanFor(call, task->shards()[i].index);
-      if (!run.Direct()) continue;
-      run.phase = Phase::kMoving;
-      direct.push_back(i);
-    }
     if (direct.size() < task->runs.size() && task->deadline != TimePoint::max()) {
       task->deadline_entry =
           runtime().timer().Schedule(task->deadline, [this, weak = std::weak_ptr<Task>(task)] {

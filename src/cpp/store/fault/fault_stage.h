@@ -66,6 +66,7 @@ class FaultStage final : public ForwardStage {
   };
 
   Status Begin(TaskKind kind, const TaskDesc& desc, TaskId* id);
+  Status PlanTask(FaultTask& task, std::vector<std::size_t>* direct);
   Status LookupHere(const LookupDesc& desc, std::uint8_t* found);
   // Waits at a lookup's stop. Not ok: the lookup ends so. False in `answer`: its time is over.
   Status StopLookup(const fault::Plan& plan, const LookupDesc& desc, bool* answer);
