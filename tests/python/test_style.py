@@ -27,13 +27,14 @@ MAY_INCLUDE = {
     "include": {"ucmstore"},
     "base": {"ucmstore", "base"},
     "io": {"ucmstore", "base", "io"},
+    "shm": {"ucmstore", "base", "io", "shm"},
     "task": {"ucmstore", "base", "io", "task"},
     "options": {"ucmstore", "base", "options"},
     "block_id": {"ucmstore", "base", "block_id"},
     "pipeline": {"ucmstore", "base", "task", "options", "block_id", "pipeline"},
     "python": {"ucmstore", "base", "task", "options", "block_id", "pipeline", "python"},
     # Stages never see the pipeline, Python or each other: see test_include_direction.
-    "store": {"ucmstore", "base", "io", "task"},
+    "store": {"ucmstore", "base", "io", "shm", "task"},
 }
 
 
@@ -148,7 +149,7 @@ def include_fault(path: Path, line: str) -> str | None:
     """Say what is wrong with an include in a file below src/cpp (path relative to it)."""
     match = re.match(r'#include "([^"]+)"', line)
     if not match:
-        if re.match(r"#include <(ucmstore|base|io|task|pipeline|options|block_id|store)/", line):
+        if re.match(r"#include <(ucmstore|base|io|shm|task|pipeline|options|block_id|store)/", line):
             return "ours are included in quotes"
         return None
     target = match.group(1)
