@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ProcessTable: who uses a segment, and who has died. Each process takes one of 128 places by an
+// exclusive open-file-description lock on the place's own byte, far past the file's end. The kernel
+// drops it when the last descriptor of that opening is gone: at any death, however sudden, but not
+// while the process is merely stopped. Nothing here looks at pids or clocks to judge that.
+//
+// The lock is never lost because some other descriptor of the file is closed, and never inherited:
+// not across exec (O_CLOEXEC), not by a forked child (ForkGuard), in which every call below says
+// or does nothing. If the descriptor is made a registered file of an io_uring, the process counts
+// as alive until the last of its direct I/O has ended, too.
+//
+// What a dead process left in the ring is erased by whoever finds it, under the dead one's lock, so
+// by one process at a time; `taken` goes to 0 afterwards, so if the eraser dies on the way, the
+// next one does it again. Erasing must bear being repeated. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/result.h"
+#include "io/fork_guard.h"
+#include "shm/layout.h"
+#include "shm/segment.h"
+
+namespace ucmstore {
+
+class ProcessTable {
+ public:
+  // Erases all traces of the process in this place from the ring. Runs with the table's mutex held:
+  // it must not call the table.
+  using EraseTraces = std::function<void(std::uint32_t place)>;
+
+  // The segment must outlive the table.
+  [[nodiscard]] static Result<std::unique_ptr<ProcessTable>> Open(Segment& segment);
+
+  ProcessTable(const ProcessTable&) = delete;
+  ProcessTable& operator=(const ProcessTable&) = delete;
+  ~ProcessTable();  // leaves, if still joined, with the `erase` that Join was given
+
+  // Takes a place; a dead predecessor's traces are erased first. kLimit: all are held by live
+  // processes. Once only.
+  [[nodiscard]] Status Join(const EraseTraces& erase);
+  // Requires: joined.
+  [[nodiscard]] std::uint32_t place() const noexcept { return place_; }
+
+  // Erases the traces of each process that has died and frees its place. Gives their number.
+  std::uint32_t ReapDead(const EraseTraces& erase);
+
+  // False: nobody holds the place. True as well while a reaper erases a dead one's traces there.
+  [[nodiscard]] bool IsAlive(std::uint32_t place) const;
+  // How many places are held but this one.
+  [[nodiscard]] std::uint32_t Others() const;
+
+  // Erases this process's own traces and gives up the place. Nothing if not joined.
+  void Leave(const EraseTraces& erase);
+
+  // The opening that carries the lock, for I/O that may outlive the process: see above.
+  [[nodiscard]] int lock_fd() const noexcept { return fd_; }
+
+ private:
+  enum class Take : std::uint8_t { kTaken, kHeld, kFailed };
+  static constexpr std::uint32_t kNoPlace = UINT32_MAX;
+
+  ProcessTable(Segment& segment, int fd);
+
+  [[nodiscard]] bool InForkedChild() const noexcept;
+  [[nodiscard]] Take TryTake(std::uint32_t place) const noexcept;  // kFailed: see errno
+  void Drop(std::uint32_t place) const noexcept;
+  void EraseDead(std::uint32_t place, const EraseTraces& erase) UCMSTORE_REQUIRES(mutex_);
+  void Publish(std::uint32_t place, const EraseTraces& erase) UCMSTORE_REQUIRES(mutex_);
+
+  ProcessEntry* entries_;
+  RingShared& shared_;
+  std::string path_;
+  int fd_;  // no UniqueFd: in a forked child the number may be somebody else's
+  std::uint64_t forks_;
+  std::optional<ForkGuard> guard_;  // ends before fd_ is closed
+
+  // Locks of one opening do not exclude each other.
+  mutable Mutex mutex_;
+  std::uint32_t place_ = kNoPlace;  // written once, by Join
+  bool joined_ UCMSTORE_GUARDED_BY(mutex_) = false;
+  EraseTraces erase_ UCMSTORE_GUARDED_BY(mutex_);
+};
+
+}  // namespace ucmstore
