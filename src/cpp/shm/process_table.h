@@ -36,7 +36,7 @@ class ProcessTable {
   using EraseTraces = std::function<void(std::uint32_t place)>;
 
   // The segment must outlive the table.
-  [[nodiscard]] static Result<std::unique_ptr<ProcessTable>> Open(Segment& segment);
+  [[nodiscard]] static Result<std::unique_ptr<ProcessTable>> Open(RingSegment& segment);
 
   ProcessTable(const ProcessTable&) = delete;
   ProcessTable& operator=(const ProcessTable&) = delete;
@@ -66,7 +66,7 @@ class ProcessTable {
   enum class Take : std::uint8_t { kTaken, kHeld, kFailed };
   static constexpr std::uint32_t kNoPlace = UINT32_MAX;
 
-  ProcessTable(Segment& segment, int fd);
+  ProcessTable(RingSegment& segment, int fd);
 
   [[nodiscard]] bool InForkedChild() const noexcept;
   [[nodiscard]] Take TryTake(std::uint32_t place) const noexcept;  // kFailed: see errno

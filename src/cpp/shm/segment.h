@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Segment: the file that holds a ring, mapped. A segment with a name is always whole: its creator
-// reserves every byte and writes the header before the name appears, so whoever finds the name may
-// attach, whoever was killed when. Attaching compares everything and refuses in words; it never
-// changes, and nothing here ever removes, a file that is not a segment of ours.
+// RingSegment: the file that holds a ring, mapped. A segment with a name is always whole: its
+// creator reserves every byte and writes the header before the name appears, so whoever finds the
+// name may attach, whoever was killed when. Attaching compares everything and refuses in words; it
+// never changes, and nothing here ever removes, a file that is not a segment of ours.
 //
 // Where a named segment finds no room, a private one takes its place: same layout, in anonymous
 // memory, seen by nobody else, gone with its process.
@@ -42,7 +42,7 @@ inline constexpr std::size_t kMaxIdentityBytes = kIdentityRoom - 64;  // the res
 // "ucmstore.<name>.r<kRingVersion>"
 [[nodiscard]] std::string SegmentFileName(const std::string& name);
 
-class Segment {
+class RingSegment {
  public:
   // Attaches to the named segment, or creates it, or makes a private one (see why_private). The
   // capacity counts at creation only. Refused:
@@ -52,11 +52,11 @@ class Segment {
   //   kCorruption       a file of that name that is no segment, or a damaged one
   //   kNoSpace          memory: anonymous or not, these pages are not to be had now
   //   else              from an errno
-  [[nodiscard]] static Result<std::unique_ptr<Segment>> Open(const SegmentRequest& request);
+  [[nodiscard]] static Result<std::unique_ptr<RingSegment>> Open(const SegmentRequest& request);
 
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
-  ~Segment();
+  RingSegment(const RingSegment&) = delete;
+  RingSegment& operator=(const RingSegment&) = delete;
+  ~RingSegment();
 
   // Valid as long as this object.
   [[nodiscard]] const RingHeader& header() const noexcept { return header_; }
@@ -94,7 +94,7 @@ class Segment {
   bool Unlink() const;
 
  private:
-  Segment() = default;
+  RingSegment() = default;
 
   [[nodiscard]] Status Map();
   template <typename T>
