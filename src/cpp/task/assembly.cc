@@ -286,8 +286,17 @@ void Assembler::MakeRoom(std::vector<BlockPtr>& dropped) {
   }
 }
 
-bool Assembler::Expire() {
-  std::vector<BlockPtr> dropped;  // destroyed outside the lock
+bool Assembler::Expire(const std::atomic<bool>& hurry) {
+  std::vector<BlockPtr> dropped;
+  const bool more = TakeExpired(dropped);
+  for (BlockPtr& block : dropped) {  // outside the lock
+    if (hurry.load() && block->writer != nullptr) block->writer->Abandon();
+    block.reset();
+  }
+  return more;
+}
+
+bool Assembler::TakeExpired(std::vector<BlockPtr>& dropped) {
   const MutexLock lock(mutex_);
   const TimePoint limit = clock_.Now() - limits_.max_age;
   for (auto next = by_age_.begin(); next != by_age_.end() && (*next)->touched <= limit;) {
@@ -337,13 +346,18 @@ void Assembler::Touch(const BlockPtr& block) {
   by_age_.splice(by_age_.end(), by_age_, block->place);
 }
 
-void Assembler::Clear() {
-  std::list<BlockPtr> dropped;  // destroyed outside the lock
+std::vector<std::unique_ptr<BlockWriter>> Assembler::Clear() {
+  std::vector<std::unique_ptr<BlockWriter>> writers;
   const MutexLock lock(mutex_);
-  dropped.swap(by_age_);
+  writers.reserve(by_age_.size());  // before anything is forgotten
+  for (const BlockPtr& block : by_age_) {
+    if (block->writer != nullptr) writers.push_back(std::move(block->writer));
+  }
+  by_age_.clear();
   blocks_.clear();
   tombstones_.clear();
   tombstones_by_age_.clear();
+  return writers;
 }
 
 std::size_t Assembler::Incomplete() const {

@@ -22,6 +22,7 @@
 // of one, the caller began anew, and so does the block.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -66,11 +67,13 @@ class Assembler {
   // that one does. May block as the medium does. `end` is copied for followers.
   void Dump(const BlockId& block, std::span<ShardIo> shards, const EndShard& end);
 
-  // Aborts what is too old. Returns true while incomplete blocks or tombstones remain.
-  bool Expire();
+  // Aborts what is too old. Returns true while incomplete blocks or tombstones remain. `hurry`: set
+  // while it runs, the rest is abandoned instead of removed (BlockWriter::Abandon).
+  bool Expire(const std::atomic<bool>& hurry);
 
-  // Aborts everything, and forgets it. Requires: no Dump runs.
-  void Clear();
+  // Forgets everything. Gives what was being written: each removes its traces when it is destroyed,
+  // or is abandoned before. Requires: no Dump runs.
+  [[nodiscard]] std::vector<std::unique_ptr<BlockWriter>> Clear();
 
   [[nodiscard]] std::size_t Incomplete() const;
   [[nodiscard]] std::size_t Tombstones() const;
@@ -101,6 +104,7 @@ class Assembler {
   void Settle(Dumping& dumping) UCMSTORE_EXCLUDES(mutex_);
   [[nodiscard]] bool Land(Block& block, std::span<ShardIo> written) UCMSTORE_REQUIRES(mutex_);
   void EndFollowers(Dumping& dumping) UCMSTORE_REQUIRES(mutex_);
+  [[nodiscard]] bool TakeExpired(std::vector<BlockPtr>& dropped) UCMSTORE_EXCLUDES(mutex_);
   void MakeRoom(std::vector<BlockPtr>& dropped) UCMSTORE_REQUIRES(mutex_);
   void Abort(const BlockPtr& block, const Status& why) UCMSTORE_REQUIRES(mutex_);
   void Forget(const BlockPtr& block) UCMSTORE_REQUIRES(mutex_);

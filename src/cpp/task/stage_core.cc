@@ -16,6 +16,8 @@ namespace ucmstore {
 namespace {
 
 constexpr std::uint32_t kMaxFollowers = 256;
+// Even a Close that waits for nothing leaves this for what a healthy disk does at once.
+constexpr milliseconds kLeastTime{100};
 
 Status StoppedStatus(Code code) {
   switch (code) {
@@ -36,7 +38,7 @@ class StageCore::ExpireJob final : public Job {
   explicit ExpireJob(StageCore& core) noexcept : core_(core) {}
   void Run() noexcept override {
     core_.ExpiryOver();
-    if (core_.assembler_.Expire()) core_.ScheduleExpiry();
+    if (core_.assembler_.Expire(core_.closing_)) core_.ScheduleExpiry();
     core_.Leave();
   }
 
@@ -327,8 +329,7 @@ void StageCore::ScheduleExpiry() {
   expiry_scheduled_ = expiry_ != 0;
 }
 
-bool StageCore::Close(std::uint32_t timeout_ms) {
-  const TimePoint until = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
+bool StageCore::Rest(TimePoint until) {
   Timer::EntryId expiry = 0;
   {
     const MutexLock lock(mutex_);
@@ -347,11 +348,32 @@ bool StageCore::Close(std::uint32_t timeout_ms) {
     }
   }
   runtime_->timer().Barrier();
-  assembler_.Clear();
+  return RemoveIncomplete(std::max(until, std::chrono::steady_clock::now() + kLeastTime));
+}
+
+// A disk may take long to remove a file, or for ever, and there may be thousands.
+bool StageCore::RemoveIncomplete(TimePoint until) {
+  if (!removing_) {
+    writers_ = assembler_.Clear();
+    removing_.emplace(runtime_->pool(), writers_.size(),
+                      [this](std::size_t i) { writers_[i].reset(); });
+  }
+  std::size_t abandoned = 0;
+  const bool ended = removing_->Finish(until, [this, &abandoned](std::size_t i) {
+    writers_[i]->Abandon();
+    writers_[i].reset();
+    ++abandoned;
+  });
+  if (abandoned > 0) {
+    log_.Warning(fmt::format("close: no time was left to remove {} incomplete blocks", abandoned));
+  }
+  return ended;
+}
+
+bool StageCore::EndRuntime(TimePoint until) {
   if (own_runtime_ == nullptr) return true;
   const auto rest = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
-  return own_runtime_->Shutdown(
-      static_cast<std::uint32_t>(std::max(rest, milliseconds(100)).count()));
+  return own_runtime_->Shutdown(static_cast<std::uint32_t>(std::max(rest, kLeastTime).count()));
 }
 
 void StageCore::VisitMetrics(const std::function<void(const MetricV1&)>& metric) const {

@@ -15,6 +15,7 @@
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "task/assembly.h"
+#include "task/in_time.h"
 #include "task/runtime.h"
 #include "task/task_table.h"
 #include "task/terminal_stage.h"
@@ -27,15 +28,19 @@ class StageCore {
   StageCore(TerminalStage& stage, Runtime* runtime, const StageSetup& setup);
   StageCore(const StageCore&) = delete;
   StageCore& operator=(const StageCore&) = delete;
-  ~StageCore();  // requires: Close returned true, or nothing was ever begun
+  ~StageCore();  // requires: Rest returned true, or nothing was ever begun
 
   [[nodiscard]] Status Lookup(const LookupDesc& desc, std::uint8_t* found);
   [[nodiscard]] Status Begin(TaskKind kind, const TaskDesc& desc, TaskId* id);
   [[nodiscard]] TaskTable& table() noexcept { return table_; }
   [[nodiscard]] Status Cancel(TaskId id);
 
-  // Cancels what has not begun, waits for what moves. False: something still moved afterwards.
-  [[nodiscard]] bool Close(std::uint32_t timeout_ms);
+  // Closing, in this order, each once the one before has said true. Cancels what has not begun,
+  // waits for what moves, removes incomplete blocks as far as there is time. False: something still
+  // moves.
+  [[nodiscard]] bool Rest(TimePoint until);
+  // Ends the runtime if the core made its own.
+  [[nodiscard]] bool EndRuntime(TimePoint until);
 
   void VisitMetrics(const std::function<void(const MetricV1&)>& metric) const;
   [[nodiscard]] Runtime& runtime() noexcept { return *runtime_; }
@@ -59,6 +64,7 @@ class StageCore {
   void EndShard(StageTask& task, std::size_t i, const Status& status, std::uint32_t bytes) noexcept;
   // Ends with `code` what no worker has begun, following shards included.
   void EndUnbegun(StageTask& task, Code code);
+  [[nodiscard]] bool RemoveIncomplete(TimePoint until);
   void ScheduleExpiry();
   void ExpiryOver();
 
@@ -71,6 +77,9 @@ class StageCore {
   TaskTable table_;
   Assembler assembler_;
   std::unique_ptr<ExpireJob> expire_job_;
+  // Of the blocks that were incomplete at Close, being removed.
+  std::vector<std::unique_ptr<BlockWriter>> writers_;
+  std::optional<InTime> removing_;
 
   Mutex mutex_;
   CondVar left_;

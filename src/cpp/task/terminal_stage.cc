@@ -30,6 +30,9 @@ Status AtEdge(const std::string& stage, Function&& function) noexcept {
   }
 }
 
+// Even a Close that waits for nothing leaves a healthy medium the time to tidy up.
+TimePoint LeastEnd() { return std::chrono::steady_clock::now() + milliseconds(100); }
+
 Status NotSetUp() { return Status::Error(Code::kClosed, "the stage was never set up"); }
 
 Status CheckSetup(const SetupV1& setup) {
@@ -147,8 +150,8 @@ bool TerminalStage::Close(std::uint32_t timeout_ms) noexcept {
   if (core_ == nullptr) return true;
   bool closed = false;
   const Status status = AtEdge(name_, [&] {
-    closed = core_->Close(timeout_ms);
-    if (closed) Shut();
+    const TimePoint until = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
+    closed = core_->Rest(until) && Shut(std::max(until, LeastEnd())) && core_->EndRuntime(until);
     return Status::Ok();
   });
   return closed && status.ok();

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "task/segments.h"
@@ -101,7 +102,8 @@ class ShardIo {
 };
 
 // One attempt at writing one block. Destroyed without a Commit that succeeded, it removes every
-// trace of itself; that happens only after all its Writes have returned.
+// trace of itself; that happens only after all its Writes have returned, on any thread, and may
+// block as the medium does.
 class BlockWriter {
  public:
   virtual ~BlockWriter() = default;
@@ -111,6 +113,10 @@ class BlockWriter {
   virtual void Write(std::span<ShardIo> shards, bool last) = 0;
   // Makes the block visible by one atomic step. Called at most once, after all shards landed.
   virtual Status Commit() = 0;
+  // The store closes, and there is no time left to remove what was written: the destructor, which
+  // follows, must not block. Only for a medium that finds and removes such traces later, such as
+  // when it is next opened; where nothing is done here, the destructor removes them as ever.
+  virtual void Abandon() noexcept {}
 };
 
 class TerminalStage : public StoreV1 {
@@ -149,8 +155,9 @@ class TerminalStage : public StoreV1 {
   // Begins to write a block that is not visible. Cheap: costs nothing until the first Write.
   virtual Result<std::unique_ptr<BlockWriter>> Create(const BlockId& block) = 0;
 
-  // Called at Close, when nothing moves any more, before the destructor.
-  virtual void Shut() {}
+  // Called at Close, when no task moves any more, before the destructor: ends what the medium does
+  // by itself, at most until `until`. False: something still moves, and all must be left alone.
+  [[nodiscard]] virtual bool Shut(TimePoint /*until*/) { return true; }
 
   // Adds the medium's own figures to the stage's.
   virtual void VisitOwnMetrics(const std::function<void(const MetricV1&)>& /*metric*/) {}

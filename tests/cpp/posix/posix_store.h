@@ -100,6 +100,7 @@ class PosixStore final : public TestStore {
     return stats;
   }
   [[nodiscard]] double Stat(const std::string& name) { return Stats().at(name); }
+  [[nodiscard]] PosixStage& stage() { return *stage_; }
   [[nodiscard]] const KeepingSink& log() const { return sink_; }
 
  private:

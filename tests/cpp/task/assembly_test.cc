@@ -19,6 +19,7 @@ namespace ucmstore::test {
 namespace {
 
 const BlockId kA = MakeId(1, 1);
+const std::atomic<bool> kCalm{false};  // nobody closes
 
 // A medium that only keeps books.
 class Books {
@@ -216,7 +217,7 @@ TEST(Assembler, S10_AgeIsBounded) {
   clock.Advance(milliseconds(600));
   EXPECT_EQ(DumpNow(assembler, MakeId(3, 1), {0}).code(), Code::kOk);
   clock.Advance(milliseconds(401));
-  EXPECT_TRUE(assembler.Expire());
+  EXPECT_TRUE(assembler.Expire(kCalm));
   EXPECT_EQ(assembler.Incomplete(), 1U);
   EXPECT_EQ(assembler.Tombstones(), 1U);
   EXPECT_EQ(DumpNow(assembler, MakeId(3, 0), {1}).code(), Code::kAborted);
@@ -224,10 +225,10 @@ TEST(Assembler, S10_AgeIsBounded) {
   EXPECT_EQ(books.commits[MakeId(3, 1)], 1);
   EXPECT_EQ(DumpNow(assembler, MakeId(3, 2), {0}).code(), Code::kOk);
   clock.Advance(milliseconds(1001));
-  EXPECT_TRUE(assembler.Expire());
+  EXPECT_TRUE(assembler.Expire(kCalm));
   EXPECT_EQ(assembler.Incomplete(), 0U);
   clock.Advance(milliseconds(1001));
-  EXPECT_FALSE(assembler.Expire()) << "tombstones age too";
+  EXPECT_FALSE(assembler.Expire(kCalm)) << "tombstones age too";
   EXPECT_EQ(assembler.Tombstones(), 0U);
   EXPECT_EQ(books.alive, 0);
 }
@@ -237,7 +238,7 @@ TEST(Assembler, ClearForgetsEverything) {
   Books books(2);
   Assembler assembler(Limits(2, 2), books.medium(), clock);
   for (std::uint64_t b = 0; b < 5; ++b) (void)DumpNow(assembler, MakeId(4, b), {0});
-  assembler.Clear();
+  (void)assembler.Clear();
   EXPECT_EQ(assembler.Incomplete(), 0U);
   EXPECT_EQ(assembler.Tombstones(), 0U);
   EXPECT_EQ(books.alive, 0);
@@ -287,7 +288,7 @@ TEST(Assembler, EveryPositionEndsOnceWhateverRaces) {
           }
           if (mine.OneIn(40)) {
             clock.Advance(milliseconds(500));
-            (void)assembler.Expire();
+            (void)assembler.Expire(kCalm);
           }
         }
       });
@@ -296,7 +297,7 @@ TEST(Assembler, EveryPositionEndsOnceWhateverRaces) {
   EXPECT_EQ(ended, begun) << "somebody waits for ever";
   EXPECT_EQ(twice, 0U);
   EXPECT_LE(assembler.Incomplete(), 6U + 4U);
-  assembler.Clear();
+  (void)assembler.Clear();
   EXPECT_EQ(books.alive, 0);
 }
 

@@ -24,6 +24,8 @@ class GateStage final : public TerminalStage {
   using Hook = std::function<Status(const BlockId&)>;
   struct Hooks {
     Hook find, read, create, write, commit;
+    Hook remove;                   // of what an aborted writer wrote
+    bool reaps = false;            // what is abandoned need not be removed
     bool forgets_results = false;  // the medium ends no shard
   };
 
@@ -33,11 +35,12 @@ class GateStage final : public TerminalStage {
   std::atomic<int> writers{0};  // alive
   std::atomic<int> writes{0};   // calls
   std::atomic<int> commits{0};
+  std::atomic<int> abandoned{0};
   std::atomic<bool> shut{false};
 
  protected:
   Status Open(const StageSetup& /*setup*/) override { return Status::Ok(); }
-  void Shut() override { shut = true; }
+  bool Shut(TimePoint /*until*/) override { return shut = true; }
 
   Status Find(std::span<const BlockId> blocks, std::uint32_t /*flags*/,
               std::uint8_t* found) override {
@@ -80,7 +83,14 @@ class GateStage final : public TerminalStage {
     Writer(GateStage& stage, const BlockId& block) : stage_(stage), block_(block) {
       ++stage_.writers;
     }
-    ~Writer() override { --stage_.writers; }
+    ~Writer() override {
+      if (!done_) (void)Pass(stage_.hooks.remove, block_);
+      --stage_.writers;
+    }
+    void Abandon() noexcept override {
+      ++stage_.abandoned;
+      done_ = done_ || stage_.hooks.reaps;
+    }
     void Write(std::span<ShardIo> shards, bool /*last*/) override {
       ++stage_.writes;
       const Status status = Pass(stage_.hooks.write, block_);
@@ -102,12 +112,14 @@ class GateStage final : public TerminalStage {
       if (const Status status = Pass(stage_.hooks.commit, block_); !status.ok()) return status;
       const MutexLock lock(stage_.mutex_);
       stage_.blocks_[block_] = std::move(shards_);
+      done_ = true;
       return Status::Ok();
     }
 
    private:
     GateStage& stage_;
     const BlockId block_;
+    std::atomic<bool> done_{false};  // nothing is to be removed
     Mutex mutex_;
     Shards shards_;
   };

@@ -315,6 +315,46 @@ TEST(TerminalStage, ClosingRemovesIncompleteBlocks) {
   EXPECT_TRUE(stage.shut);
 }
 
+void DumpHalves(TestStore& store, std::uint64_t count) {
+  for (std::uint64_t b = 0; b < count; ++b) {
+    ASSERT_TRUE(DumpShard(store, kTwo, MakeId(5, b), 0, 1).ok());
+  }
+}
+
+// Thousands of files on a slow disk: those that there is no time for are left to be reaped.
+TEST(TerminalStage, ClosingAbandonsWhatThereIsNoTimeToRemove) {
+  GateStore store(kTwo, {.workers = 1});
+  GateStage& stage = store.stage();
+  DumpHalves(store, 50);
+  stage.hooks.reaps = true;
+  stage.hooks.remove = [](const BlockId&) {
+    std::this_thread::sleep_for(milliseconds(20));  // style: a slow medium
+    return Status::Ok();
+  };
+  EXPECT_TRUE(stage.Close(0));
+  EXPECT_GT(stage.abandoned, 0);
+  EXPECT_EQ(stage.writers, 0);
+}
+
+TEST(TerminalStage, D04_ClosingIsBoundedWhenRemovalsHang) {
+  GateStore store(kTwo, {.workers = 2});
+  GateStage& stage = store.stage();
+  DumpHalves(store, 50);
+  Gate gate;
+  stage.hooks.reaps = true;
+  stage.hooks.remove = gate.hook();
+  std::jthread closer([&] { EXPECT_FALSE(stage.Close(500)) << "two removals hang"; });
+  gate.AwaitArrival();
+  gate.AwaitArrival();
+  closer.join();
+  EXPECT_EQ(stage.abandoned, 48);
+  EXPECT_FALSE(stage.shut);
+  EXPECT_FALSE(stage.Close(0)) << "they still do";
+  gate.LetThrough(2);
+  EXPECT_TRUE(stage.Close(kPatienceMs));
+  EXPECT_EQ(stage.writers, 0);
+}
+
 // Blocks age while dumps keep the only worker busy; the job that aborts them must be queued once,
 // for the queue is made of the jobs themselves.
 TEST(TerminalStage, AgeingUnderLoadKeepsTheQueueWhole) {

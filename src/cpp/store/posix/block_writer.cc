@@ -30,6 +30,14 @@ PosixWriter::~PosixWriter() {
                          ErrnoText(-removed)));
 }
 
+void PosixWriter::Abandon() noexcept {
+  const MutexLock lock(mutex_);
+  if (!created_ || committed_) return;
+  mark_->Keep();
+  counters_.leftovers.Add();
+  created_ = false;  // so that the destructor has nothing to remove
+}
+
 Status PosixWriter::Failed(int error, const char* doing) const {
   return ErrnoStatus(-error, fmt::format("{}: {}", root_.PathOf(name_.text()), doing));
 }

@@ -29,6 +29,7 @@ class PosixWriter final : public BlockWriter {
 
   void Write(std::span<ShardIo> shards, bool last) override;
   Status Commit() override;
+  void Abandon() noexcept override;
 
  private:
   struct Opened {

@@ -118,12 +118,16 @@ class PosixStage::ReapJob final : public Job {
     running_ = false;
     return false;
   }
-  // Ends within one folder's sweep.
-  void End(ThreadPool& pool) {
+  // Ends within one file's removal. False: that hangs.
+  [[nodiscard]] bool End(ThreadPool& pool, TimePoint until) {
     stop_.store(true);
-    if (pool.Remove(*this)) return;
+    const bool never_runs = pool.Remove(*this);
     const MutexLock lock(mutex_);
-    while (running_) ended_.Wait(mutex_);
+    if (never_runs) running_ = false;
+    while (running_) {
+      if (!ended_.WaitUntil(mutex_, until) && running_) return false;
+    }
+    return true;
   }
 
  private:
@@ -242,12 +246,20 @@ Result<std::unique_ptr<BlockWriter>> PosixStage::Create(const BlockId& block) {
   return std::make_unique<PosixWriter>(*one.root, block, counters_, log());
 }
 
-void PosixStage::Shut() {
-  for (const auto& job : reaping_) job->End(runtime().pool());
-  reaping_.clear();
-  for (const OneRoot& one : roots_) {
-    if (one.root) one.root->RemoveWriter();
+bool PosixStage::Shut(TimePoint until) {
+  for (const auto& job : reaping_) {
+    if (!job->End(runtime().pool(), until)) return false;
   }
+  reaping_.clear();
+  // By the workers, since the disk may hang. A mark that stays is reaped as its writer's files are.
+  if (!unmarking_) {
+    for (const OneRoot& one : roots_) {
+      if (one.root && one.root->HasWriter()) writing_.push_back(one.root.get());
+    }
+    unmarking_.emplace(runtime().pool(), writing_.size(),
+                       [this](std::size_t i) { writing_[i]->RemoveWriter(); });
+  }
+  return unmarking_->Finish(until, [this](std::size_t i) { writing_[i]->LeaveWriter(); });
 }
 
 void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& metric) {

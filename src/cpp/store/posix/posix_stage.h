@@ -15,6 +15,7 @@
 #include "store/posix/finder.h"
 #include "store/posix/footer_cache.h"
 #include "store/posix/root.h"
+#include "task/in_time.h"
 #include "task/terminal_stage.h"
 
 namespace ucmstore {
@@ -30,7 +31,7 @@ class PosixStage final : public TerminalStage {
   Status Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) override;
   void Read(const BlockId& block, std::span<ShardIo> shards) override;
   Result<std::unique_ptr<BlockWriter>> Create(const BlockId& block) override;
-  void Shut() override;
+  bool Shut(TimePoint until) override;
   void VisitOwnMetrics(const std::function<void(const MetricV1&)>& metric) override;
 
  private:
@@ -52,6 +53,9 @@ class PosixStage final : public TerminalStage {
   std::optional<FooterCache> footers_;
   std::optional<Finder> finder_;
   std::vector<std::unique_ptr<ReapJob>> reaping_;
+  // While it closes: the roots that were written to, and the removal of this writer's marks there.
+  std::vector<Root*> writing_;
+  std::optional<InTime> unmarking_;
 };
 
 // The stage's options, for its plugin table.

@@ -58,9 +58,9 @@ std::string WriterCensus::TextOf(WriterId writer) const {
 
 namespace {
 
-// One prefix folder. False if something in it could not be dealt with.
+// One prefix folder. False if something in it was not dealt with.
 bool SweepFolder(FileSystem& fs, int folder, std::string_view prefix, WriterCensus& census,
-                 std::uint64_t* removed) {
+                 const std::function<bool()>& stop, std::uint64_t* removed) {
   const std::string name(prefix);
   const File opened(fs, fs.OpenAt(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
   if (!opened) return false;
@@ -68,6 +68,7 @@ bool SweepFolder(FileSystem& fs, int folder, std::string_view prefix, WriterCens
   const int listed = fs.List(opened.get(), [&](std::string_view file) {
     const ParsedName parsed = ParseBlockFile(prefix, file);
     if (parsed.kind != NameKind::kActivated || !census.MayReap(parsed.writer)) return true;
+    if (stop()) return clean = false;
     const int unlinked = fs.Unlink(opened.get(), std::string(file).c_str());
     if (unlinked == 0) ++*removed;
     clean = clean && (unlinked == 0 || unlinked == -ENOENT);
@@ -88,7 +89,7 @@ std::uint64_t ReapDead(FileSystem& fs, int folder, std::uint32_t prefix_digits,
   std::uint64_t removed = 0;
   for (const std::string& prefix : prefixes) {
     if (stop()) return removed;
-    clean = SweepFolder(fs, folder, prefix, census, &removed) && clean;
+    clean = SweepFolder(fs, folder, prefix, census, stop, &removed) && clean;
   }
   if (clean) census.RemoveMarks();
   return removed;

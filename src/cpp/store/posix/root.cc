@@ -297,6 +297,17 @@ Result<WriterMark*> Root::Writer() {
   return writer_.get();
 }
 
+bool Root::HasWriter() {
+  const MutexLock lock(mutex_);
+  return writer_ != nullptr;
+}
+
+void Root::LeaveWriter() {
+  const MutexLock lock(mutex_);
+  if (writer_) writer_->Keep();
+  writer_.reset();
+}
+
 void Root::RemoveWriter() {
   const MutexLock lock(mutex_);
   writer_.reset();

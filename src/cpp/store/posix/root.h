@@ -58,8 +58,11 @@ class Root {
 
   // This store's mark as a writer, made now if there is none yet.
   [[nodiscard]] Result<WriterMark*> Writer();
+  [[nodiscard]] bool HasWriter();
   // Removes the mark. Requires: nothing is being written. A later Writer makes a new one.
   void RemoveWriter();
+  // The same, but leaves the mark's file to whoever reaps it, and touches no disk.
+  void LeaveWriter();
 
   // Says, once, that direct I/O was refused although it works here.
   void SayFallback(Log& log) noexcept;
