@@ -53,8 +53,9 @@ static_assert(sizeof(RingHeader) == 96 + kIdentityRoom && sizeof(RingHeader) <= 
 static_assert(offsetof(RingHeader, identity) == 96);
 
 struct RingShared {
-  alignas(64) std::atomic<std::uint64_t> hand;   // slots passed by; modulo slot_count
-  alignas(64) std::atomic<std::uint32_t> event;  // a futex: grows when a shard landed or a slot fell
+  alignas(64) std::atomic<std::uint64_t> hand;  // slots passed by; modulo slot_count
+  alignas(
+      64) std::atomic<std::uint32_t> event;  // a futex: grows when a shard landed or a slot fell
   std::array<std::atomic<std::uint64_t>, 2> watchers;  // bit of each process that sleeps on it
   // Counters of all processes together, as long as the segment lives.
   alignas(64) std::atomic<std::uint64_t> evictions;

@@ -77,8 +77,7 @@ class SlotWord {
     return SlotWord((bits_ & ~kChanceMask) | (std::uint64_t{chance} << kChanceShift));
   }
   [[nodiscard]] constexpr SlotWord Draining(std::uint8_t evictor) const noexcept {
-    return SlotWord((bits_ & ~kOwnerMask) | kDrainingBit |
-                    (std::uint64_t{evictor} << kOwnerShift));
+    return SlotWord((bits_ & ~kOwnerMask) | kDrainingBit | (std::uint64_t{evictor} << kOwnerShift));
   }
   [[nodiscard]] constexpr SlotWord NotDraining() const noexcept {
     return SlotWord(bits_ & ~(kDrainingBit | kOwnerMask));
