@@ -15,10 +15,10 @@
 // next one does it again. Erasing must bear being repeated. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "base/mutex.h"
@@ -31,8 +31,8 @@ namespace ucmstore {
 
 class ProcessTable {
  public:
-  // Erases all traces of the process in this place from the ring. Runs with the table's mutex held:
-  // it must not call the table.
+  // Erases all traces of the process in this place from the ring. It may be called
+  // again for the same death, and may call IsAlive and Others, nothing else of the table.
   using EraseTraces = std::function<void(std::uint32_t place)>;
 
   // The segment must outlive the table.
@@ -46,12 +46,15 @@ class ProcessTable {
   // processes. Once only.
   [[nodiscard]] Status Join(const EraseTraces& erase);
   // Requires: joined.
-  [[nodiscard]] std::uint32_t place() const noexcept { return place_; }
+  [[nodiscard]] std::uint32_t place() const noexcept {
+    return place_.load(std::memory_order_relaxed);
+  }
 
   // Erases the traces of each process that has died and frees its place. Gives their number.
   std::uint32_t ReapDead(const EraseTraces& erase);
 
-  // False: nobody holds the place. True as well while a reaper erases a dead one's traces there.
+  // False: nobody holds the place. True as well while another process erases a dead one's traces
+  // there. Waits for nothing.
   [[nodiscard]] bool IsAlive(std::uint32_t place) const;
   // How many places are held but this one.
   [[nodiscard]] std::uint32_t Others() const;
@@ -79,12 +82,11 @@ class ProcessTable {
   std::string path_;
   int fd_;  // no UniqueFd: in a forked child the number may be somebody else's
   std::uint64_t forks_;
-  std::optional<ForkGuard> guard_;  // ends before fd_ is closed
+  std::unique_ptr<ForkGuard> guard_;  // ends before fd_ is closed
 
-  // Locks of one opening do not exclude each other.
-  mutable Mutex mutex_;
-  std::uint32_t place_ = kNoPlace;  // written once, by Join
-  bool joined_ UCMSTORE_GUARDED_BY(mutex_) = false;
+  std::atomic<std::uint32_t> place_{kNoPlace};
+  // Locks of one opening do not exclude each other: one thread at a time takes and drops them.
+  Mutex mutex_;
   EraseTraces erase_ UCMSTORE_GUARDED_BY(mutex_);
 };
 

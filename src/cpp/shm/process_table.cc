@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Places, their locks, and what becomes of the dead. The order that all of it rests on:
+//   join:  lock, erase a predecessor's traces if `taken`, taken = 1, leave traces
+//   leave: erase own traces, taken = 0, unlock
+//   reap:  `taken` and the lock is free: lock, look at `taken` again, erase, taken = 0, unlock
+// A process that dies anywhere in there leaves `taken` and a free lock, or nothing at all.
+#include "shm/process_table.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <spdlog/fmt/fmt.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+namespace ucmstore {
+namespace {
+
+constexpr off_t kLockBase = off_t{1} << 40;
+
+// How often all places are tried, a little apart: a reaper holds one just for a moment.
+constexpr int kRounds = 10;
+constexpr int kRoundMs = 10;
+
+// Counts the forks between the first process and this one. Runs in the child, alone.
+constinit std::atomic<std::uint64_t> g_forks{0};
+void CountFork() noexcept { g_forks.fetch_add(1, std::memory_order_relaxed); }
+
+std::uint64_t CurrentForks() noexcept {
+  [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, &CountFork);
+  return g_forks.load(std::memory_order_relaxed);
+}
+
+struct flock LockOf(std::uint32_t place, short type) noexcept {
+  struct flock lock{};  // l_pid 0, as these locks ask for
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = kLockBase + place;
+  lock.l_len = 1;
+  return lock;
+}
+
+std::uint64_t BootNs() noexcept {
+  timespec now{};
+  (void)::clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProcessTable>> ProcessTable::Open(RingSegment& segment) {
+  // The same file, whatever its name now is; a memfd never had one.
+  const std::string self = fmt::format("/proc/self/fd/{}", segment.fd());
+  const int fd = ::open(self.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) {
+    return std::unexpected(
+        ErrnoStatus(errno, fmt::format("{}: cannot be opened once more by {}, for the lock that "
+                                       "says this process is alive",
+                                       segment.path(), self)));
+  }
+  return std::unique_ptr<ProcessTable>(new ProcessTable(segment, fd));
+}
+
+ProcessTable::ProcessTable(RingSegment& segment, int fd)
+    : entries_(segment.processes()),
+      shared_(segment.shared()),
+      path_(segment.path()),
+      fd_(fd),
+      forks_(CurrentForks()),
+      guard_(std::make_unique<ForkGuard>(fd)) {}
+
+ProcessTable::~ProcessTable() {
+  if (InForkedChild()) {
+    // The place is the parent's, the descriptor is closed, and its number and the guard's slot may
+    // be somebody else's by now.
+    (void)guard_.release();
+    return;
+  }
+  EraseTraces erase;
+  {
+    const MutexLock lock(mutex_);
+    erase = erase_;
+  }
+  Leave(erase);
+  guard_.reset();
+  ::close(fd_);
+}
+
+bool ProcessTable::InForkedChild() const noexcept { return CurrentForks() != forks_; }
+
+ProcessTable::Take ProcessTable::TryTake(std::uint32_t place) const noexcept {
+  struct flock lock = LockOf(place, F_WRLCK);
+  if (::fcntl(fd_, F_OFD_SETLK, &lock) == 0) return Take::kTaken;
+  return errno == EAGAIN || errno == EACCES ? Take::kHeld : Take::kFailed;
+}
+
+void ProcessTable::Drop(std::uint32_t place) const noexcept {
+  struct flock lock = LockOf(place, F_UNLCK);
+  (void)::fcntl(fd_, F_OFD_SETLK, &lock);
+}
+
+Status ProcessTable::Join(const EraseTraces& erase) {
+  if (InForkedChild()) {
+    return Status::Error(Code::kClosed,
+                         path_ + ": opened before a fork; the child has to open it for itself");
+  }
+  const MutexLock guard(mutex_);
+  if (place() != kNoPlace) return Status::Error(Code::kInternal, path_ + ": joined twice");
+  for (int round = 0; round < kRounds; ++round) {
+    if (round > 0) (void)::poll(nullptr, 0, kRoundMs);
+    for (std::uint32_t place = 0; place < kMaxProcesses; ++place) {
+      const Take take = TryTake(place);
+      if (take == Take::kFailed) {
+        return ErrnoStatus(errno, path_ + ": the lock that says this process is alive");
+      }
+      if (take == Take::kHeld) continue;
+      Publish(place, erase);
+      return Status::Ok();
+    }
+  }
+  return Status::Error(
+      Code::kLimit, fmt::format("{}: all {} places are held by live processes: stop one of them, "
+                                "or give this store another ring (option `name`)",
+                                path_, kMaxProcesses));
+}
+
+void ProcessTable::EraseDead(std::uint32_t place, const EraseTraces& erase) {
+  if (erase) erase(place);
+  entries_[place].pid.store(0, std::memory_order_relaxed);
+  entries_[place].taken.store(0, std::memory_order_release);
+  shared_.reaped_processes.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ProcessTable::Publish(std::uint32_t place, const EraseTraces& erase) {
+  ProcessEntry& entry = entries_[place];
+  if (entry.taken.load(std::memory_order_acquire) != 0) EraseDead(place, erase);
+  entry.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
+  entry.since_ns.store(BootNs(), std::memory_order_relaxed);
+  entry.taken.store(1, std::memory_order_seq_cst);  // before any trace
+  erase_ = erase;
+  place_.store(place, std::memory_order_relaxed);
+}
+
+std::uint32_t ProcessTable::ReapDead(const EraseTraces& erase) {
+  if (InForkedChild()) return 0;
+  const MutexLock guard(mutex_);
+  std::uint32_t reaped = 0;
+  for (std::uint32_t place = 0; place < kMaxProcesses; ++place) {
+    const ProcessEntry& entry = entries_[place];
+    if (place == this->place() || entry.taken.load(std::memory_order_acquire) == 0) continue;
+    if (TryTake(place) != Take::kTaken) continue;
+    // Somebody may have reaped it, and another joined and left, since the first look.
+    if (entry.taken.load(std::memory_order_acquire) != 0) {
+      EraseDead(place, erase);
+      ++reaped;
+    }
+    Drop(place);
+  }
+  return reaped;
+}
+
+bool ProcessTable::IsAlive(std::uint32_t place) const {
+  if (place >= kMaxProcesses) return false;
+  if (InForkedChild()) return true;  // nothing is known here; and nobody is to be reaped for it
+  if (place == this->place()) return true;
+  struct flock lock = LockOf(place, F_WRLCK);
+  return ::fcntl(fd_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+std::uint32_t ProcessTable::Others() const {
+  if (InForkedChild()) return 0;
+  std::uint32_t others = 0;
+  for (std::uint32_t place = 0; place < kMaxProcesses; ++place) {
+    if (place == this->place() || entries_[place].taken.load(std::memory_order_acquire) == 0)
+      continue;
+    if (IsAlive(place)) ++others;
+  }
+  return others;
+}
+
+void ProcessTable::Leave(const EraseTraces& erase) {
+  if (InForkedChild()) return;
+  const MutexLock guard(mutex_);
+  const std::uint32_t mine = place();
+  if (mine == kNoPlace) return;
+  if (erase) erase(mine);
+  entries_[mine].pid.store(0, std::memory_order_relaxed);
+  entries_[mine].taken.store(0, std::memory_order_release);
+  place_.store(kNoPlace, std::memory_order_relaxed);
+  Drop(mine);
+}
+
+}  // namespace ucmstore
