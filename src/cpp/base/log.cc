@@ -44,13 +44,23 @@ bool Log::Take(Budget& budget) noexcept {
   return true;
 }
 
+bool Log::Admit(LogLevel level) noexcept {
+  if (sink_ == nullptr) return false;
+  if (Take(budgets_[static_cast<std::size_t>(level)])) return true;
+  CountDropped(level);
+  return false;
+}
+
+void Log::CountDropped(LogLevel level) noexcept {
+  budgets_[static_cast<std::size_t>(level)].dropped.fetch_add(1, std::memory_order_relaxed);
+}
+
 void Log::Write(LogLevel level, std::string_view text) noexcept {
-  if (sink_ == nullptr) return;
+  if (Admit(level)) Put(level, text);
+}
+
+void Log::Put(LogLevel level, std::string_view text) noexcept {
   Budget& budget = budgets_[static_cast<std::size_t>(level)];
-  if (!Take(budget)) {
-    budget.dropped.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
   const std::uint64_t dropped = budget.dropped.exchange(0, std::memory_order_relaxed);
   try {
     std::string line = stage_;

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -38,6 +39,26 @@ class Log {
   void Warning(std::string_view text) noexcept { Write(LogLevel::kWarning, text); }
   void Error(std::string_view text) noexcept { Write(LogLevel::kError, text); }
 
+  // The same for words that have to be made, by a function that gives a string: it is called only
+  // if the line is let through, and a line that there is no memory for is dropped. So a line can be
+  // written where nothing may throw: destructors, jobs of the workers, whatever is noexcept.
+  template <std::invocable Words>
+  void Debug(Words&& words) noexcept {
+    WriteMade(LogLevel::kDebug, words);
+  }
+  template <std::invocable Words>
+  void Info(Words&& words) noexcept {
+    WriteMade(LogLevel::kInfo, words);
+  }
+  template <std::invocable Words>
+  void Warning(Words&& words) noexcept {
+    WriteMade(LogLevel::kWarning, words);
+  }
+  template <std::invocable Words>
+  void Error(Words&& words) noexcept {
+    WriteMade(LogLevel::kError, words);
+  }
+
   // At most so many lines of a level in each window; the rest is counted, and the count is said
   // with that level's next line that is let through.
   static constexpr std::uint32_t kLinesPerWindow = 20;
@@ -49,7 +70,20 @@ class Log {
     std::atomic<std::uint64_t> dropped{0};           // not yet said
   };
 
+  template <typename Words>
+  void WriteMade(LogLevel level, Words& words) noexcept {
+    if (!Admit(level)) return;
+    try {
+      Put(level, words());
+    } catch (...) {  // out of memory for the words
+      CountDropped(level);
+    }
+  }
   void Write(LogLevel level, std::string_view text) noexcept;
+  // True: this line may be put; else it is counted as dropped.
+  [[nodiscard]] bool Admit(LogLevel level) noexcept;
+  void Put(LogLevel level, std::string_view text) noexcept;
+  void CountDropped(LogLevel level) noexcept;
   [[nodiscard]] bool Take(Budget& budget) noexcept;
 
   LogSink* sink_;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Result<T>: a value, or the Status that says why there is none. Plus the two ways to make a
-// failed Status: from words, and from an errno. Thread-safe (plain values).
+// Result<T>: a value, or the Status that says why there is none. Plus the ways to make a failed
+// Status: from words, and from an errno. Thread-safe (plain values).
 #pragma once
 
+#include <cstdint>
 #include <expected>
 #include <string>
 #include <string_view>
@@ -18,6 +19,18 @@ using Result = std::expected<T, Status>;
 // A failed Result or Status from words.
 [[nodiscard]] inline std::unexpected<Status> Failure(Code code, std::string_view text) {
   return std::unexpected(Status::Error(code, text));
+}
+
+// A failed Status whose words are made by `words`, for where nothing may throw: if there is no
+// memory for them, the bare ones have to do.
+template <typename Words>
+[[nodiscard]] Status ErrorInWords(Code code, std::string_view bare, Words&& words,
+                                  std::int32_t sys_errno = 0) noexcept {
+  try {
+    return Status::Error(code, words(), sys_errno);
+  } catch (...) {  // out of memory
+    return Status::Error(code, bare, sys_errno);
+  }
 }
 
 // A failed Status from an errno: "<text>: <strerror> (errno N)". The code follows from the errno:

@@ -179,7 +179,12 @@ int FileSystem::List(int folder, const ListCallback& entry) noexcept {
     }
     const std::string_view name(next->d_name);
     if (name == "." || name == "..") continue;
-    if (!entry(name)) break;
+    try {
+      if (!entry(name)) break;
+    } catch (...) {  // out of memory for what it keeps
+      result = -ENOMEM;
+      break;
+    }
   }
   ::closedir(listing);
   return result;

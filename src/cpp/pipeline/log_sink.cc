@@ -50,8 +50,11 @@ class SpdlogSink final : public LogSink {
     logger_.set_error_handler([](const std::string&) {});
   }
   void Write(LogLevel level, std::string_view text) noexcept override {
-    // spdlog catches what its sinks throw and calls the error handler.
-    logger_.log(ToSpdlog(level), spdlog::string_view_t(text.data(), text.size()));
+    // spdlog catches what its sinks throw and calls the error handler, with words that it makes.
+    try {
+      logger_.log(ToSpdlog(level), spdlog::string_view_t(text.data(), text.size()));
+    } catch (...) {  // out of memory for those
+    }
   }
   // The lock inside may be held by a thread of the parent.
   [[nodiscard]] bool IsOfThisProcess() const noexcept { return !mark_.InForkedChild(); }

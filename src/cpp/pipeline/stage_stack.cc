@@ -82,8 +82,10 @@ bool StageStack::End(TimePoint until, const std::function<bool(TimePoint)>& at_r
     const bool freed = Destroy(stages_[i], share);
     // A task that has not ended is one of a stage further down, which passed through this one.
     if (freed && at_rest(std::max(begin + share, std::chrono::steady_clock::now()))) continue;
-    log.Error(SpecPosition(stages_[i].plan.spec) + ": something still moves after " +
-              std::to_string(share.count()) + " ms; it is left alone, with all that is below it");
+    log.Error([&] {
+      return SpecPosition(stages_[i].plan.spec) + ": something still moves after " +
+             std::to_string(share.count()) + " ms; it is left alone, with all that is below it";
+    });
     return false;
   }
   return true;

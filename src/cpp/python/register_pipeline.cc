@@ -125,7 +125,10 @@ class PyPipeline {
   ~PyPipeline() {
     if (hub_ == nullptr) return;
     const GilRelease no_gil;
-    std::ignore = hub_->Close(kLastCloseMs);
+    try {
+      std::ignore = hub_->Close(kLastCloseMs);
+    } catch (...) {  // out of memory for the list of stores that are left alone
+    }
     hub_.reset();
   }
 

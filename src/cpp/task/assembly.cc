@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One dump's way through the assembler: admit, claim, write, settle. Settling allocates nothing, so
-// no claim can be lost to an exception and leave its followers waiting.
+// One dump's way through the assembler: admit, claim, write, settle. From the claims on nothing
+// throws, so no claim can be lost to an exception and leave its followers waiting.
 #include "task/assembly.h"
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <string>
 
 #include "base/hex.h"
@@ -14,20 +15,25 @@
 namespace ucmstore {
 namespace {
 
-Status AbortedStatus(const BlockId& id, const char* why) {
-  return Status::Error(Code::kAborted, "block " + ToHex(id) + " was given up: " + why);
+Status AbortedStatus(const BlockId& id, const char* why) noexcept {
+  return ErrorInWords(Code::kAborted, why,
+                      [&] { return "block " + ToHex(id) + " was given up: " + why; });
 }
 
 // Runs what may throw. The message says what was being done.
 template <typename Function>
-Status Guarded(const char* doing, Function&& function) {
+Status Guarded(const char* doing, Function&& function) noexcept {
   try {
     return function();
+  } catch (const std::bad_alloc&) {
+    return ErrorInWords(Code::kLimit, "out of memory",
+                        [&] { return std::string("out of memory while ") + doing; });
   } catch (const std::exception& error) {
-    return Status::Error(Code::kInternal,
-                         std::string("an exception while ") + doing + ": " + error.what());
+    return ErrorInWords(Code::kInternal, "an exception in the medium", [&] {
+      return std::string("an exception while ") + doing + ": " + error.what();
+    });
   } catch (...) {  // the worker's edge
-    return Status::Error(Code::kInternal, std::string("an unknown exception while ") + doing);
+    return Status::Error(Code::kInternal, "an unknown exception in the medium");
   }
 }
 
@@ -193,7 +199,7 @@ Result<BlockWriter*> Assembler::Writer(Block& block) {
   return block.writer.get();
 }
 
-void Assembler::Write(Dumping& dumping) {
+void Assembler::Write(Dumping& dumping) noexcept {
   if (dumping.claimed.empty()) return;
   const std::span<ShardIo> writing = dumping.writing();
   Status failure = Guarded("writing", [&] {
@@ -207,7 +213,7 @@ void Assembler::Write(Dumping& dumping) {
   }
 }
 
-void Assembler::Settle(Dumping& dumping) {
+void Assembler::Settle(Dumping& dumping) noexcept {
   Block& block = *dumping.block;
   const std::span<ShardIo> written =
       dumping.claimed.empty() ? std::span<ShardIo>() : dumping.writing();
@@ -248,7 +254,7 @@ void Assembler::Settle(Dumping& dumping) {
 
 // Counts the shards in. True: the block is complete, and this dump is the one that commits it;
 // until it has, the shards still count as being written, so that no other dump of them ends before.
-bool Assembler::Land(Block& block, std::span<ShardIo> written) {
+bool Assembler::Land(Block& block, std::span<ShardIo> written) noexcept {
   for (const ShardIo& shard : written) {
     block.bytes[shard.index()] = shard.stored_bytes();
     written_bytes_.Add(shard.stored_bytes());
@@ -262,7 +268,7 @@ bool Assembler::Land(Block& block, std::span<ShardIo> written) {
   return false;
 }
 
-void Assembler::EndFollowers(Dumping& dumping) {
+void Assembler::EndFollowers(Dumping& dumping) noexcept {
   Block& block = *dumping.block;
   for (auto next = block.followers.begin(); next != block.followers.end();) {
     const auto follower = next++;
@@ -314,7 +320,7 @@ bool Assembler::TakeExpired(std::vector<BlockPtr>& dropped) {
   return !by_age_.empty() || !tombstones_.empty();
 }
 
-void Assembler::Abort(const BlockPtr& block, const Status& why) {
+void Assembler::Abort(const BlockPtr& block, const Status& why) noexcept {
   aborted_.Add();
   block->phase = Phase::kEnded;
   block->end = AbortedStatus(block->id, why.message);
@@ -336,12 +342,12 @@ void Assembler::Abort(const BlockPtr& block, const Status& why) {
   }
 }
 
-void Assembler::Forget(const BlockPtr& block) {
+void Assembler::Forget(const BlockPtr& block) noexcept {
   by_age_.erase(block->place);
   blocks_.erase(block->id);
 }
 
-void Assembler::Touch(const BlockPtr& block) {
+void Assembler::Touch(const BlockPtr& block) noexcept {
   block->touched = clock_.Now();
   by_age_.splice(by_age_.end(), by_age_, block->place);
 }

@@ -100,15 +100,16 @@ class Assembler {
   void Claim(Dumping& dumping) UCMSTORE_REQUIRES(mutex_);
   void ClaimShard(Dumping& dumping, std::size_t position) UCMSTORE_REQUIRES(mutex_);
   [[nodiscard]] Result<BlockWriter*> Writer(Block& block) UCMSTORE_EXCLUDES(mutex_);
-  void Write(Dumping& dumping) UCMSTORE_EXCLUDES(mutex_);
-  void Settle(Dumping& dumping) UCMSTORE_EXCLUDES(mutex_);
-  [[nodiscard]] bool Land(Block& block, std::span<ShardIo> written) UCMSTORE_REQUIRES(mutex_);
-  void EndFollowers(Dumping& dumping) UCMSTORE_REQUIRES(mutex_);
+  void Write(Dumping& dumping) noexcept UCMSTORE_EXCLUDES(mutex_);
+  void Settle(Dumping& dumping) noexcept UCMSTORE_EXCLUDES(mutex_);
+  [[nodiscard]] bool Land(Block& block, std::span<ShardIo> written) noexcept
+      UCMSTORE_REQUIRES(mutex_);
+  void EndFollowers(Dumping& dumping) noexcept UCMSTORE_REQUIRES(mutex_);
   [[nodiscard]] bool TakeExpired(std::vector<BlockPtr>& dropped) UCMSTORE_EXCLUDES(mutex_);
   void MakeRoom(std::vector<BlockPtr>& dropped) UCMSTORE_REQUIRES(mutex_);
-  void Abort(const BlockPtr& block, const Status& why) UCMSTORE_REQUIRES(mutex_);
-  void Forget(const BlockPtr& block) UCMSTORE_REQUIRES(mutex_);
-  void Touch(const BlockPtr& block) UCMSTORE_REQUIRES(mutex_);
+  void Abort(const BlockPtr& block, const Status& why) noexcept UCMSTORE_REQUIRES(mutex_);
+  void Forget(const BlockPtr& block) noexcept UCMSTORE_REQUIRES(mutex_);
+  void Touch(const BlockPtr& block) noexcept UCMSTORE_REQUIRES(mutex_);
 
   const AssemblyLimits limits_;
   const AssemblyMedium medium_;

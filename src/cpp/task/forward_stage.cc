@@ -36,7 +36,8 @@ Status ForwardStage::Setup(const SetupV1& setup) noexcept {
     setup_.emplace(setup);
     return Open(*setup_);
   } catch (const std::exception& error) {
-    return Status::Error(Code::kInternal, name_ + ": setup failed: " + error.what());
+    return ErrorInWords(Code::kInternal, "setup failed with an exception",
+                        [&] { return name_ + ": setup failed: " + error.what(); });
   } catch (...) {  // the ABI's edge
     return Status::Error(Code::kInternal, "setup failed with an unknown exception");
   }

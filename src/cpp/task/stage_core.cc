@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <new>
 
 #include "base/hex.h"
 #include "task/stage_task.h"
@@ -38,7 +39,12 @@ class StageCore::ExpireJob final : public Job {
   explicit ExpireJob(StageCore& core) noexcept : core_(core) {}
   void Run() noexcept override {
     core_.ExpiryOver();
-    if (core_.assembler_.Expire(core_.closing_)) core_.ScheduleExpiry();
+    bool more = true;
+    try {
+      more = core_.assembler_.Expire(core_.closing_);
+    } catch (...) {  // out of memory: later, then
+    }
+    if (more) core_.ScheduleExpiry();
     core_.Leave();
   }
 
@@ -209,46 +215,80 @@ void StageCore::EndShard(StageTask& task, std::size_t i, const Status& status,
     task.EndClaimed(i, status, bytes);
     return;
   }
-  Status named = status;
-  try {
-    named = Status::Error(status.code, fmt::format("{}: {}", stage_.name_, status.text()),
-                          status.sys_errno);
-  } catch (const std::exception&) {  // out of memory for words: the bare ones will do
-  }
-  task.EndClaimed(i, named, bytes);
+  task.EndClaimed(
+      i,
+      ErrorInWords(
+          status.code, status.text(),
+          [&] { return fmt::format("{}: {}", stage_.name_, status.text()); }, status.sys_errno),
+      bytes);
 }
 
-void StageCore::Run(BlockJob& job) {
+void StageCore::Run(BlockJob& job) noexcept {
   StageTask& task = job.task();
-  const auto keep = task.shared_from_this();
+  const auto keep = std::static_pointer_cast<StageTask>(task.shared_from_this());
   Code stopped = task.stopped.load();
   if (stopped == Code::kOk && task.PastDeadline(runtime_->clock().Now())) stopped = Code::kTimeout;
-  if (stopped != Code::kOk) {
-    const Status status = StoppedStatus(stopped);
-    for (std::uint32_t i = 0; i < job.count(); ++i) EndShard(task, job.first() + i, status, 0);
+  if (stopped != Code::kOk) return EndJob(job, StoppedStatus(stopped));
+  Status failure;
+  try {
+    if (task.kind() == TaskKind::kLoad) {
+      RunLoad(task, job);
+    } else {
+      RunDump(keep, job);
+    }
     return;
+  } catch (const std::bad_alloc&) {
+    failure = Status::Error(Code::kLimit, "out of memory");
+  } catch (const std::exception& error) {
+    failure = ErrorInWords(Code::kInternal, "an exception in a worker", [&] {
+      return fmt::format("an exception in a worker: {}", error.what());
+    });
+  } catch (...) {  // the worker's edge
+    failure = Status::Error(Code::kInternal, "an unknown exception in a worker");
   }
-  thread_local std::vector<ShardIo> scratch;
-  std::vector<ShardIo> shards = std::move(scratch);
-  shards.clear();
-  for (const Shard& shard : task.shards().subspan(job.first(), job.count())) {
-    shards.emplace_back(shard.index, std::span(shard.segments, shard.segment_count));
-  }
-  if (task.kind() == TaskKind::kLoad) {
-    RunLoad(task, job, shards);
-  } else {
-    RunDump(task, job, shards);
-  }
-  scratch = std::move(shards);
+  EndJob(job, failure);
 }
 
-void StageCore::RunLoad(StageTask& task, const BlockJob& job, std::vector<ShardIo>& shards) {
+void StageCore::EndJob(const BlockJob& job, const Status& status) noexcept {
+  for (std::uint32_t i = 0; i < job.count(); ++i) {
+    EndShard(job.task(), job.first() + i, status, 0);
+  }
+}
+
+// The job's shards, in memory that a worker's next job can use again.
+class StageCore::Shards {
+ public:
+  explicit Shards(const BlockJob& job) : shards_(std::move(Scratch())) {
+    shards_.clear();
+    for (const Shard& shard : job.task().shards().subspan(job.first(), job.count())) {
+      shards_.emplace_back(shard.index, std::span(shard.segments, shard.segment_count));
+    }
+  }
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
+  ~Shards() { Scratch() = std::move(shards_); }
+  [[nodiscard]] std::vector<ShardIo>& get() noexcept { return shards_; }
+
+ private:
+  static std::vector<ShardIo>& Scratch() noexcept {
+    thread_local std::vector<ShardIo> scratch;
+    return scratch;
+  }
+  std::vector<ShardIo> shards_;
+};
+
+void StageCore::RunLoad(StageTask& task, const BlockJob& job) {
+  Shards held(job);
+  std::vector<ShardIo>& shards = held.get();
   Status failure = Status::Error(Code::kInternal, "the medium left the shard without a result");
   try {
     stage_.Read(task.shards()[job.first()].block, shards);
+  } catch (const std::bad_alloc&) {
+    failure = Status::Error(Code::kLimit, "out of memory while reading");
   } catch (const std::exception& error) {
-    failure =
-        Status::Error(Code::kInternal, fmt::format("an exception while reading: {}", error.what()));
+    failure = ErrorInWords(Code::kInternal, "an exception while reading", [&] {
+      return fmt::format("an exception while reading: {}", error.what());
+    });
   } catch (...) {  // the worker's edge
     failure = Status::Error(Code::kInternal, "an unknown exception while reading");
   }
@@ -258,34 +298,23 @@ void StageCore::RunLoad(StageTask& task, const BlockJob& job, std::vector<ShardI
   }
 }
 
-void StageCore::RunDump(StageTask& task, BlockJob& job, std::vector<ShardIo>& shards) {
-  const BlockId block = task.shards()[job.first()].block;
-  const auto keep = std::static_pointer_cast<StageTask>(task.shared_from_this());
-  Status failure;
-  try {
-    assembler_.Dump(block, shards,
-                    [this, keep, first = job.first()](std::size_t position, const Status& status,
-                                                      std::uint32_t bytes) {
-                      EndShard(*keep, first + position, status, bytes);
-                    });
-  } catch (const std::exception& error) {
-    failure = Status::Error(Code::kInternal, fmt::format("a dump failed: {}", error.what()));
-  } catch (...) {  // the worker's edge
-    failure = Status::Error(Code::kInternal, "a dump failed with an unknown exception");
-  }
-  if (!failure.ok()) {
-    for (std::uint32_t i = 0; i < job.count(); ++i) EndShard(task, job.first() + i, failure, 0);
-    return;
-  }
+// Throws only before a shard of the job is claimed.
+void StageCore::RunDump(const std::shared_ptr<StageTask>& task, BlockJob& job) {
+  Shards held(job);
+  assembler_.Dump(task->shards()[job.first()].block, held.get(),
+                  [this, task, first = job.first()](std::size_t position, const Status& status,
+                                                    std::uint32_t bytes) {
+                    EndShard(*task, first + position, status, bytes);
+                  });
   // What has not ended by now follows another dump of the same shard. EndUnbegun sets `stopped`
   // and then reads `following`, we do it the other way round: one of us sees the other
   // (sequentially consistent on all four).
   job.following.store(true);
-  if (const Code stopped = task.stopped.load(); stopped != Code::kOk) EndUnbegun(task, stopped);
+  if (const Code stopped = task->stopped.load(); stopped != Code::kOk) EndUnbegun(*task, stopped);
   if (assembler_.Incomplete() > 0) ScheduleExpiry();
 }
 
-void StageCore::EndUnbegun(StageTask& task, Code code) {
+void StageCore::EndUnbegun(StageTask& task, Code code) noexcept {
   Code running = Code::kOk;
   task.stopped.compare_exchange_strong(running, code);
   const Status status = StoppedStatus(task.stopped.load());
@@ -293,7 +322,7 @@ void StageCore::EndUnbegun(StageTask& task, Code code) {
   for (BlockJob& job : task.jobs) {
     const bool never_runs = runtime_->pool().Remove(job);
     if (!never_runs && !job.following.load()) continue;
-    for (std::uint32_t i = 0; i < job.count(); ++i) EndShard(task, job.first() + i, status, 0);
+    EndJob(job, status);
   }
 }
 
@@ -309,24 +338,31 @@ void StageCore::ExpiryOver() {
   expiry_scheduled_ = false;
 }
 
-void StageCore::ScheduleExpiry() {
+void StageCore::ScheduleExpiry() noexcept {
   const MutexLock lock(mutex_);
   if (expiry_scheduled_ || closing_.load()) return;
   const auto age = runtime_->options().incomplete_age;
-  expiry_ = runtime_->timer().Schedule(
-      std::chrono::steady_clock::now() + std::max(age / 4, milliseconds(10)), [this] {
-        {
-          const MutexLock inner(mutex_);
-          if (closing_.load()) return;
-          ++inside_;
-        }
-        // There is one job, and it carries the queue's links: scheduled again only once it has run.
-        Job* job = expire_job_.get();
-        if (runtime_->pool().Push({&job, 1}, Lane::kBackground)) return;
-        ExpiryOver();
-        Leave();
-      });
-  expiry_scheduled_ = expiry_ != 0;
+  try {
+    expiry_ = runtime_->timer().Schedule(
+        std::chrono::steady_clock::now() + std::max(age / 4, milliseconds(10)),
+        [this] { BeginExpiry(); });
+  } catch (...) {  // out of memory
+    expiry_ = 0;
+  }
+  expiry_scheduled_ = expiry_ != 0;  // else the next dump tries again
+}
+
+void StageCore::BeginExpiry() noexcept {
+  {
+    const MutexLock lock(mutex_);
+    if (closing_.load()) return;
+    ++inside_;
+  }
+  // There is one job, and it carries the queue's links: scheduled again only once it has run.
+  Job* job = expire_job_.get();
+  if (runtime_->pool().Push({&job, 1}, Lane::kBackground)) return;
+  ExpiryOver();
+  Leave();
 }
 
 bool StageCore::Rest(TimePoint until) {
@@ -365,7 +401,9 @@ bool StageCore::RemoveIncomplete(TimePoint until) {
     ++abandoned;
   });
   if (abandoned > 0) {
-    log_.Warning(fmt::format("close: no time was left to remove {} incomplete blocks", abandoned));
+    log_.Warning([abandoned] {
+      return fmt::format("close: no time was left to remove {} incomplete blocks", abandoned);
+    });
   }
   return ended;
 }

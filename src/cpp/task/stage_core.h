@@ -50,6 +50,7 @@ class StageCore {
   class StageTask;
   class BlockJob;
   class ExpireJob;
+  class Shards;
   friend class StageTask;
   friend class BlockJob;
 
@@ -57,15 +58,17 @@ class StageCore {
   void Enter();
   void Leave();
   [[nodiscard]] Status Queue(StageTask& task, std::span<Job* const> jobs) noexcept;
-  void Run(BlockJob& job);
-  void RunLoad(StageTask& task, const BlockJob& job, std::vector<ShardIo>& shards);
-  void RunDump(StageTask& task, BlockJob& job, std::vector<ShardIo>& shards);
+  void Run(BlockJob& job) noexcept;
+  void RunLoad(StageTask& task, const BlockJob& job);
+  void RunDump(const std::shared_ptr<StageTask>& task, BlockJob& job);
+  void EndJob(const BlockJob& job, const Status& status) noexcept;
   void CountEnd(const StageTask& task, const Status& status, std::uint32_t bytes) noexcept;
   void EndShard(StageTask& task, std::size_t i, const Status& status, std::uint32_t bytes) noexcept;
   // Ends with `code` what no worker has begun, following shards included.
-  void EndUnbegun(StageTask& task, Code code);
+  void EndUnbegun(StageTask& task, Code code) noexcept;
   [[nodiscard]] bool RemoveIncomplete(TimePoint until);
-  void ScheduleExpiry();
+  void ScheduleExpiry() noexcept;
+  void BeginExpiry() noexcept;
   void ExpiryOver();
 
   TerminalStage& stage_;

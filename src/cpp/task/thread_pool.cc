@@ -45,7 +45,7 @@ int ThreadPool::Grow(std::size_t jobs) {
   return 0;
 }
 
-Status ThreadPool::TryPush(std::span<Job* const> jobs, Lane lane, std::int32_t priority) {
+Status ThreadPool::TryPush(std::span<Job* const> jobs, Lane lane, std::int32_t priority) noexcept {
   if (jobs.empty()) return Status::Ok();
   const MutexLock lock(mutex_);
   if (stopping_) return Status::Error(Code::kClosed, "the workers are stopped");

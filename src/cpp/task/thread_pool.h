@@ -55,9 +55,11 @@ class ThreadPool {
   // Queues the jobs, in order, behind those of the same lane and of the same or higher priority.
   // Not ok: nothing was queued. kClosed: the pool is stopped; kLimit: not even one thread could be
   // started, or there is no memory for the queue, in words.
-  [[nodiscard]] Status TryPush(std::span<Job* const> jobs, Lane lane, std::int32_t priority = 0);
+  [[nodiscard]] Status TryPush(std::span<Job* const> jobs, Lane lane,
+                               std::int32_t priority = 0) noexcept;
   // The same for who has another way.
-  [[nodiscard]] bool Push(std::span<Job* const> jobs, Lane lane, std::int32_t priority = 0) {
+  [[nodiscard]] bool Push(std::span<Job* const> jobs, Lane lane,
+                          std::int32_t priority = 0) noexcept {
     return TryPush(jobs, lane, priority).ok();
   }
 

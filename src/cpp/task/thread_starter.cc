@@ -54,12 +54,15 @@ int StartThread(const ThreadStarter& starter, std::function<void()> function,
   }
 }
 
-Status NoThreadStatus(std::string_view what, int error) {
-  return Status::Error(Code::kLimit,
-                       "no " + std::string(what) + " could be started: " + ErrnoText(error) +
-                           "; RLIMIT_NPROC is " + ProcessLimit() +
-                           ": raise it (ulimit -u) or the pids cgroup's pids.max",
-                       error);
+Status NoThreadStatus(std::string_view what, int error) noexcept {
+  return ErrorInWords(
+      Code::kLimit, "no thread could be started: raise ulimit -u or the pids cgroup's pids.max",
+      [&] {
+        return "no " + std::string(what) + " could be started: " + ErrnoText(error) +
+               "; RLIMIT_NPROC is " + ProcessLimit() +
+               ": raise it (ulimit -u) or the pids cgroup's pids.max";
+      },
+      error);
 }
 
 }  // namespace ucmstore

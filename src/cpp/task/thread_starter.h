@@ -22,6 +22,6 @@ using ThreadStarter = std::function<std::thread(std::function<void()>)>;
                               std::thread* thread) noexcept;
 
 // The words for such an errno: "no <what> could be started: <errno's text>; <limits, what to do>".
-[[nodiscard]] Status NoThreadStatus(std::string_view what, int error);
+[[nodiscard]] Status NoThreadStatus(std::string_view what, int error) noexcept;
 
 }  // namespace ucmstore

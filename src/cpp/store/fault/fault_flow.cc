@@ -74,6 +74,26 @@ void FaultStage::End(const TaskPtr& task, std::size_t i, const Status& status,
   (void)task->EndShard(i, status, bytes);
 }
 
+// False: it goes on, for the timer is stopped, or there is no memory.
+bool FaultStage::ParkAt(const Plan::Stop& stop, const TaskPtr& task, std::size_t i,
+                        Point point) noexcept {
+  try {
+    const std::uint64_t id = next_park_++;
+    Park park{.task = task, .i = i, .point = point, .rule = stop.hold_rule, .stuck = stop.stuck};
+    if (stop.hold_rule == 0) {
+      // PlanTask saw to the timer's thread.
+      park.timer = runtime().timer().Schedule(Now() + milliseconds(stop.delay_ms),
+                                              [this, id] { Resume(id); });
+      if (park.timer == 0) return false;
+    }
+    parks_.emplace(id, std::move(park));
+    changed_.NotifyAll();
+    return true;
+  } catch (...) {  // out of memory; a Resume that comes nevertheless finds nothing
+    return false;
+  }
+}
+
 void FaultStage::Arrive(const TaskPtr& task, std::size_t i, Point point) {
   bool closed = false;
   {
@@ -83,20 +103,7 @@ void FaultStage::Arrive(const TaskPtr& task, std::size_t i, Point point) {
     if (point == Point::kMoving) run.phase = Phase::kMoving;
     const Plan::Stop& stop = run.plan.at(point);
     const bool stops = stop.delay_ms > 0 || stop.hold_rule != 0;
-    if (stops && !closing_) {
-      const std::uint64_t id = next_park_++;
-      Park park{.task = task, .i = i, .point = point, .rule = stop.hold_rule, .stuck = stop.stuck};
-      if (stop.hold_rule == 0) {
-        park.timer = runtime().timer().Schedule(Now() + milliseconds(stop.delay_ms),
-                                                [this, id] { Resume(id); });
-      }
-      // PlanTask saw to the timer's thread, so 0 means that it is stopped: no more delays.
-      if (stop.hold_rule != 0 || park.timer != 0) {
-        parks_.emplace(id, std::move(park));
-        changed_.NotifyAll();
-        return;
-      }
-    }
+    if (stops && !closing_ && ParkAt(stop, task, i, point)) return;
     closed = closing_;
   }
   if (closed && point != Point::kAfter) {

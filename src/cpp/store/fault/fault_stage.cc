@@ -210,11 +210,14 @@ void FaultStage::TaskEnded(FaultTask& task) noexcept {
     const auto keep = std::static_pointer_cast<FaultTask>(task.shared_from_this());
     const MutexLock lock(mutex_);
     if (closing_) return;
-    scribbles_.insert(runtime().timer().Schedule(Now() + milliseconds(ms), [this, keep, i] {
-      keep->Scribble(keep->runs[i], i);
-      const MutexLock inner(mutex_);
-      ++late_scribbles_;
-    }));
+    try {
+      scribbles_.insert(runtime().timer().Schedule(Now() + milliseconds(ms), [this, keep, i] {
+        keep->Scribble(keep->runs[i], i);
+        const MutexLock inner(mutex_);
+        ++late_scribbles_;
+      }));
+    } catch (...) {  // out of memory: no scribble
+    }
   }
 }
 
@@ -250,7 +253,11 @@ bool FaultStage::Close(std::uint32_t timeout_ms) noexcept {
     changed_.NotifyAll();
   }
   CloseParks(ends);
-  for (const auto& task : table_->All()) CancelTask(std::static_pointer_cast<FaultTask>(task));
+  const Status cancelled = Guarded([&] {
+    for (const auto& task : table_->All()) CancelTask(std::static_pointer_cast<FaultTask>(task));
+    return Status::Ok();
+  });
+  if (!cancelled.ok()) return false;  // out of memory
   for (const Timer::EntryId entry : scribbles) (void)runtime().timer().Cancel(entry);
   {
     const MutexLock lock(mutex_);

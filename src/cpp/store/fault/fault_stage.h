@@ -76,6 +76,8 @@ class FaultStage final : public ForwardStage {
   void Moved(FaultTask::Leg& leg, TaskId below);
   // Shard i has come to a stop: it is parked there, or goes on.
   void Arrive(const TaskPtr& task, std::size_t i, fault::Point point);
+  [[nodiscard]] bool ParkAt(const fault::Plan::Stop& stop, const TaskPtr& task, std::size_t i,
+                            fault::Point point) noexcept UCMSTORE_REQUIRES(mutex_);
   // Shard i leaves the stop.
   void Depart(const TaskPtr& task, std::size_t i, fault::Point point);
   void SendBelow(const TaskPtr& task, std::size_t i);

@@ -26,8 +26,10 @@ PosixWriter::~PosixWriter() {
   // The mark outlives this store, so that whoever comes next reaps the file.
   mark_->Keep();
   counters_.leftovers.Add();
-  log_.Error(fmt::format("{}: left behind, for removing it fails: {}", root_.PathOf(name_.text()),
-                         ErrnoText(-removed)));
+  log_.Error([&] {
+    return fmt::format("{}: left behind, for removing it fails: {}", root_.PathOf(name_.text()),
+                       ErrnoText(-removed));
+  });
 }
 
 void PosixWriter::Abandon() noexcept {

@@ -96,12 +96,9 @@ class PosixStage::ReapJob final : public Job {
     return census_.found_dead();
   }
   void Run() noexcept override {
-    const std::uint64_t removed = ReapDead(root_.fs(), root_.folder(), root_.prefix_digits(),
-                                           census_, [this] { return stop_.load(); });
-    counters_.reaped.Add(removed);
-    if (removed > 0) {
-      log_.Info(fmt::format("{}: removed {} unfinished blocks of writers that are gone",
-                            root_.PathOf(""), removed));
+    try {
+      Reap();
+    } catch (...) {  // out of memory: the rest is for the next store that opens
     }
     const MutexLock lock(mutex_);
     running_ = false;
@@ -131,6 +128,17 @@ class PosixStage::ReapJob final : public Job {
   }
 
  private:
+  void Reap() {
+    const std::uint64_t removed = ReapDead(root_.fs(), root_.folder(), root_.prefix_digits(),
+                                           census_, [this] { return stop_.load(); });
+    counters_.reaped.Add(removed);
+    if (removed == 0) return;
+    log_.Info([&] {
+      return fmt::format("{}: removed {} unfinished blocks of writers that are gone",
+                         root_.PathOf(""), removed);
+    });
+  }
+
   Root& root_;
   PosixCounters& counters_;
   Log& log_;

@@ -270,14 +270,12 @@ Status Root::TryDirect() {
 
 void Root::SayFallback(Log& log) noexcept {
   if (said_fallback_.exchange(true)) return;
-  try {
-    log.Warning(
-        fmt::format("{}: direct I/O was refused for a transfer, which went through the page "
-                    "cache; later ones are only counted (direct_fallbacks)",
-                    PathOf("")));
-  } catch (const std::bad_alloc&) {
-    log.Warning("direct I/O was refused for a transfer");
-  }
+  log.Warning([this] {
+    return fmt::format(
+        "{}: direct I/O was refused for a transfer, which went through the page cache; later ones "
+        "are only counted (direct_fallbacks)",
+        PathOf(""));
+  });
 }
 
 Result<WriterMark*> Root::Writer() {
