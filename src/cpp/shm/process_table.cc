@@ -11,12 +11,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <spdlog/fmt/fmt.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <utility>
+
+#include "shm/boot_clock.h"
 
 namespace ucmstore {
 namespace {
@@ -45,13 +46,6 @@ struct flock LockOf(std::uint32_t place, short type) noexcept {
   return lock;
 }
 
-std::uint64_t BootNs() noexcept {
-  timespec now{};
-  (void)::clock_gettime(CLOCK_BOOTTIME, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ProcessTable>> ProcessTable::Open(RingSegment& segment) {
@@ -69,7 +63,6 @@ Result<std::unique_ptr<ProcessTable>> ProcessTable::Open(RingSegment& segment) {
 
 ProcessTable::ProcessTable(RingSegment& segment, int fd)
     : entries_(segment.processes()),
-      shared_(segment.shared()),
       path_(segment.path()),
       fd_(fd),
       forks_(CurrentForks()),
@@ -134,14 +127,13 @@ void ProcessTable::EraseDead(std::uint32_t place, const EraseTraces& erase) {
   if (erase) erase(place);
   entries_[place].pid.store(0, std::memory_order_relaxed);
   entries_[place].taken.store(0, std::memory_order_release);
-  shared_.reaped_processes.fetch_add(1, std::memory_order_relaxed);
 }
 
 void ProcessTable::Publish(std::uint32_t place, const EraseTraces& erase) {
   ProcessEntry& entry = entries_[place];
   if (entry.taken.load(std::memory_order_acquire) != 0) EraseDead(place, erase);
   entry.pid.store(static_cast<std::uint32_t>(::getpid()), std::memory_order_relaxed);
-  entry.since_ns.store(BootNs(), std::memory_order_relaxed);
+  entry.since_ns.store(BootClockNs(), std::memory_order_relaxed);
   entry.taken.store(1, std::memory_order_seq_cst);  // before any trace
   erase_ = erase;
   place_.store(place, std::memory_order_relaxed);

@@ -40,7 +40,8 @@ class ProcessTable {
 
   ProcessTable(const ProcessTable&) = delete;
   ProcessTable& operator=(const ProcessTable&) = delete;
-  ~ProcessTable();  // leaves, if still joined, with the `erase` that Join was given
+  // Leaves, if still joined, with the `erase` that Join was given: it must live as long.
+  ~ProcessTable();
 
   // Takes a place; a dead predecessor's traces are erased first. kLimit: all are held by live
   // processes. Once only.
@@ -78,7 +79,6 @@ class ProcessTable {
   void Publish(std::uint32_t place, const EraseTraces& erase) UCMSTORE_REQUIRES(mutex_);
 
   ProcessEntry* entries_;
-  RingShared& shared_;
   std::string path_;
   int fd_;  // no UniqueFd: in a forked child the number may be somebody else's
   std::uint64_t forks_;

@@ -122,6 +122,7 @@ class Maker {
 };
 
 Result<Made> Maker::Run() const {
+  if (request_.only_private) return MakePrivate("that was asked for");
   const Result<MountRoom> mount = ReadMountRoom(folder_.fd(), folder_.path());
   if (!mount) return std::unexpected(mount.error());
   if (!mount->local) {
@@ -186,6 +187,11 @@ UniqueFd LockToMake(const SegmentFolder& folder, const SegmentRequest& request,
 }
 
 Result<Obtained> Obtain(const SegmentFolder& folder, const SegmentRequest& request) {
+  if (request.only_private) {
+    Result<Made> made = Maker(folder, request, ReadMemoryRoom()).Run();
+    if (!made) return std::unexpected(made.error());
+    return Obtained{.made = std::move(*made), .created = true};
+  }
   Result<SegmentFile> file = AttachSegment(folder, request, false);
   for (int attempt = 1; !file && file.error().code == Code::kNotFound; ++attempt) {
     const MemoryRoom memory = ReadMemoryRoom();
@@ -257,6 +263,11 @@ Status RingSegment::Map() {
 
 RingSegment::~RingSegment() {
   if (base_ != nullptr) (void)::munmap(base_, static_cast<std::size_t>(header_.segment_bytes));
+}
+
+bool RingSegment::HasName() const noexcept {
+  struct stat mine{};
+  return ::fstat(fd_.get(), &mine) == 0 && mine.st_nlink > 0;
 }
 
 bool RingSegment::Unlink() const {

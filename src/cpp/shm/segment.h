@@ -35,6 +35,8 @@ struct SegmentRequest {
   // Exactly this, whatever the umask; the owner always reads and writes. Bits for group or others
   // also say that a segment of another user may be attached to.
   std::uint32_t mode = 0600;
+  // Not to be shared: makes a private one, whatever the room.
+  bool only_private = false;
 };
 
 inline constexpr std::size_t kMaxIdentityBytes = kIdentityRoom - 64;  // the rest: segment_file.h
@@ -78,6 +80,7 @@ class RingSegment {
   // Of slot s, shard i: (s * shards_per_block + i) * shard_stride further on.
   [[nodiscard]] std::byte* data() const noexcept { return base_ + header_.data_at; }
 
+  [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   // Of the file; for a private segment what the kernel calls it.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
@@ -88,6 +91,10 @@ class RingSegment {
   // What the user may want to know though nothing is wrong: attached to a segment of another
   // capacity or mode than asked for. "": nothing.
   [[nodiscard]] const std::string& note() const noexcept { return note_; }
+
+  // False: somebody has removed the name. A process that joined after that is alone with those that
+  // were there before; it opens the segment anew instead.
+  [[nodiscard]] bool HasName() const noexcept;
 
   // Removes the name if it still is the name of this file. The segment lives on until nobody has
   // it mapped; who comes later makes a new one. False: the name is gone, or another file's.

@@ -20,16 +20,15 @@
 namespace ucmstore {
 namespace {
 
-class Attachment {
+class SegmentJudge {
  public:
-  Attachment(const SegmentFolder& folder, const SegmentRequest& request)
+  SegmentJudge(const SegmentFolder& folder, const SegmentRequest& request)
       : folder_(folder),
         request_(request),
         file_name_(SegmentFileName(request.name)),
         path_(folder.PathOf(file_name_)),
-        remedy_(fmt::format("give this store another ring (option `name`), or remove this one: "
-                            "ucmstore shm rm {}",
-                            request.name)) {}
+        remedy_("give this store another ring (option `name`), or run: ucmstore shm rm " +
+                request.name) {}
 
   Result<SegmentFile> Run(bool folder_locked);
 
@@ -71,8 +70,8 @@ bool InMyGroups(gid_t group) {
 
 // A few of the words around the first that differs.
 std::string Excerpt(std::string_view text, std::size_t at) {
-  constexpr std::size_t kBefore = 16;
-  constexpr std::size_t kLength = 44;
+  constexpr std::size_t kBefore = 10;  // so that both fit into a Status
+  constexpr std::size_t kLength = 30;
   const std::size_t from = at > kBefore ? at - kBefore : 0;
   std::string shown = from > 0 ? "..." : "";
   for (const char c : text.substr(std::min(from, text.size()), kLength)) {
@@ -83,7 +82,7 @@ std::string Excerpt(std::string_view text, std::size_t at) {
 }
 
 // Whose it is, before anything else: bytes of another user are believed only if asked for.
-Status Attachment::JudgeOwner() const {
+Status SegmentJudge::JudgeOwner() const {
   const std::uint32_t mode = stat_.st_mode & 07777U;
   const uid_t me = ::geteuid();
   const bool shared_with_all = (request_.mode & 0006U) != 0;
@@ -106,7 +105,7 @@ Status Attachment::JudgeOwner() const {
   return Status::Ok();
 }
 
-Status Attachment::Open() {
+Status SegmentJudge::Open() {
   const UniqueFd handle(
       ::openat(folder_.fd(), file_name_.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (!handle) return ErrnoStatus(errno, path_);
@@ -134,7 +133,7 @@ Status Attachment::Open() {
 }
 
 // A copy: what is judged is what is used.
-Status Attachment::ReadHeader() {
+Status SegmentJudge::ReadHeader() {
   RingHeader& header = file_.header;
   const auto size = static_cast<std::uint64_t>(stat_.st_size);
   const ssize_t got = ::pread(file_.fd.get(), &header, sizeof(header), 0);
@@ -156,7 +155,7 @@ Status Attachment::ReadHeader() {
   return Status::Ok();
 }
 
-Status Attachment::JudgeGeometry() const {
+Status SegmentJudge::JudgeGeometry() const {
   const RingHeader& header = file_.header;
   if (header.shard_size != request_.shard_size) {
     return Differs("shard_size", header.shard_size, request_.shard_size);
@@ -180,7 +179,7 @@ Status Attachment::JudgeGeometry() const {
   return Refuse(Code::kCorruption, "its header contradicts itself: " + remedy_);
 }
 
-Status Attachment::JudgeIdentity(bool outlives_boot) const {
+Status SegmentJudge::JudgeIdentity(bool outlives_boot) const {
   const std::string asked = IdentityText(request_.identity, outlives_boot);
   const std::string_view there = identity();
   if (there == asked) return Status::Ok();
@@ -192,7 +191,7 @@ Status Attachment::JudgeIdentity(bool outlives_boot) const {
 }
 
 // Pages that somebody punched out of it are had now or never: not at a first touch, by a signal.
-Status Attachment::JudgePages() const {
+Status SegmentJudge::JudgePages() const {
   const std::uint64_t bytes = file_.header.segment_bytes;
   if (static_cast<std::uint64_t>(stat_.st_blocks) * 512 >= bytes) return Status::Ok();
   if (::fallocate(file_.fd.get(), 0, 0, static_cast<off_t>(bytes)) == 0) return Status::Ok();
@@ -201,21 +200,21 @@ Status Attachment::JudgePages() const {
                             ErrnoText(errno), remedy_));
 }
 
-bool Attachment::IsOfEarlierBoot() const {
+bool SegmentJudge::IsOfEarlierBoot() const {
   const std::string_view there = identity();
   const std::size_t mark = there.rfind(kBootMark);
   return mark != std::string_view::npos && there.substr(0, mark) == request_.identity &&
          there != IdentityText(request_.identity, true);
 }
 
-bool Attachment::IsHeldByAnybody() const {
+bool SegmentJudge::IsHeldByAnybody() const {
   struct flock lock{};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;  // the whole file, and whatever lies behind it
   return ::fcntl(file_.fd.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-std::string Attachment::Notes() const {
+std::string SegmentJudge::Notes() const {
   std::string notes;
   const RingHeader& header = file_.header;
   if (request_.capacity_bytes != 0 && SlotsFor(request_.capacity_bytes, header.shard_size,
@@ -234,7 +233,7 @@ std::string Attachment::Notes() const {
   return notes;
 }
 
-Result<SegmentFile> Attachment::Run(bool folder_locked) {
+Result<SegmentFile> SegmentJudge::Run(bool folder_locked) {
   const Status gone = Status::Error(Code::kNotFound, path_ + ": no such ring");
   Status status = Open();
   if (status.ok() && stat_.st_nlink == 0) status = gone;  // removed since
@@ -264,7 +263,7 @@ Result<SegmentFile> Attachment::Run(bool folder_locked) {
 
 Result<SegmentFile> AttachSegment(const SegmentFolder& folder, const SegmentRequest& request,
                                   bool folder_locked) {
-  return Attachment(folder, request).Run(folder_locked);
+  return SegmentJudge(folder, request).Run(folder_locked);
 }
 
 }  // namespace ucmstore
