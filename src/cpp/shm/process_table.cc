@@ -9,7 +9,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "shm/boot_clock.h"
+#include "shm/fork_watch.h"
 
 namespace ucmstore {
 namespace {
@@ -28,14 +28,9 @@ constexpr off_t kLockBase = off_t{1} << 40;
 constexpr int kRounds = 10;
 constexpr int kRoundMs = 10;
 
-// Counts the forks between the first process and this one. Runs in the child, alone.
-constinit std::atomic<std::uint64_t> g_forks{0};
-void CountFork() noexcept { g_forks.fetch_add(1, std::memory_order_relaxed); }
-
-std::uint64_t CurrentForks() noexcept {
-  [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, &CountFork);
-  return g_forks.load(std::memory_order_relaxed);
-}
+// How long to wait for a moment without a fork.
+constexpr int kForkRounds = 5000;
+constexpr int kForkRoundMs = 1;
 
 struct flock LockOf(std::uint32_t place, short type) noexcept {
   struct flock lock{};  // l_pid 0, as these locks ask for
@@ -51,28 +46,36 @@ struct flock LockOf(std::uint32_t place, short type) noexcept {
 Result<std::unique_ptr<ProcessTable>> ProcessTable::Open(RingSegment& segment) {
   // The same file, whatever its name now is; a memfd never had one.
   const std::string self = fmt::format("/proc/self/fd/{}", segment.fd());
-  const int fd = ::open(self.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) {
-    return std::unexpected(
-        ErrnoStatus(errno, fmt::format("{}: cannot be opened once more by {}, for the lock that "
-                                       "says this process is alive",
-                                       segment.path(), self)));
+  for (int round = 0; round < kForkRounds; ++round) {
+    if (round > 0) (void)::poll(nullptr, 0, kForkRoundMs);
+    const ForkWatch forks;
+    const int fd = ::open(self.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) {
+      return std::unexpected(
+          ErrnoStatus(errno, fmt::format("{}: cannot be opened once more by {}, for the lock that "
+                                         "says this process is alive",
+                                         segment.path(), self)));
+    }
+    std::unique_ptr<ProcessTable> table(new ProcessTable(segment, fd));
+    if (forks.Quiet()) return table;
   }
-  return std::unique_ptr<ProcessTable>(new ProcessTable(segment, fd));
+  return Failure(Code::kBusy, segment.path() +
+                                  ": this process forks all the time, and a child would keep the "
+                                  "lock that says this process is alive");
 }
 
 ProcessTable::ProcessTable(RingSegment& segment, int fd)
     : entries_(segment.processes()),
       path_(segment.path()),
       fd_(fd),
-      forks_(CurrentForks()),
+      fork_depth_(ForkDepth()),
       guard_(std::make_unique<ForkGuard>(fd)) {}
 
 ProcessTable::~ProcessTable() {
   if (InForkedChild()) {
     // The place is the parent's, the descriptor is closed, and its number and the guard's slot may
     // be somebody else's by now.
-    (void)guard_.release();
+    [[maybe_unused]] const ForkGuard* const parents = guard_.release();
     return;
   }
   EraseTraces erase;
@@ -85,7 +88,7 @@ ProcessTable::~ProcessTable() {
   ::close(fd_);
 }
 
-bool ProcessTable::InForkedChild() const noexcept { return CurrentForks() != forks_; }
+bool ProcessTable::InForkedChild() const noexcept { return ForkDepth() != fork_depth_; }
 
 ProcessTable::Take ProcessTable::TryTake(std::uint32_t place) const noexcept {
   struct flock lock = LockOf(place, F_WRLCK);

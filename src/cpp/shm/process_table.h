@@ -81,7 +81,7 @@ class ProcessTable {
   ProcessEntry* entries_;
   std::string path_;
   int fd_;  // no UniqueFd: in a forked child the number may be somebody else's
-  std::uint64_t forks_;
+  std::uint64_t fork_depth_;
   std::unique_ptr<ForkGuard> guard_;  // ends before fd_ is closed
 
   std::atomic<std::uint32_t> place_{kNoPlace};

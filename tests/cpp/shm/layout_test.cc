@@ -62,7 +62,9 @@ TEST(LayoutTest, AsManySlotsAsFitAndNotOneMore) {
     if (slots > 0) {
       EXPECT_LE(Plan(size, shards, slots).segment_bytes, capacity);
     }
-    EXPECT_GT(Plan(size, shards, slots + 1).segment_bytes, capacity);
+    if (slots < 1U << 31) {
+      EXPECT_GT(Plan(size, shards, slots + 1).segment_bytes, capacity);
+    }
   }
 }
 

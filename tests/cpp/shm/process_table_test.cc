@@ -1,93 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tests of who counts as alive: real processes that are killed, stopped, forked, at every turn.
+// Tests of places: taken, given back, freed of the dead, by real processes that are killed.
 #include "shm/process_table.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <set>
 #include <thread>
+#include <vector>
 
-#include "posix/children.h"
-#include "shm/segment_fixture.h"
+#include "shm/process_fixture.h"
 
 namespace ucmstore::test {
 namespace {
-
-// A segment, opened, and this process's table on it. Each is an opening of its own, so two in one
-// process see each other as two processes do.
-struct Member {
-  std::unique_ptr<RingSegment> segment;
-  std::unique_ptr<ProcessTable> table;
-};
-
-// How a child says its place.
-char Letter(std::uint32_t place) { return static_cast<char>('!' + place); }
-
-void NoTraces(std::uint32_t /*place*/) {}
-
-// The pipes by which a child says what it has reached and is let go.
-class Pipe {
- public:
-  Pipe() { EXPECT_EQ(::pipe2(ends_.data(), O_CLOEXEC), 0); }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  ~Pipe() {
-    CloseRead();
-    CloseWrite();
-  }
-  void Say(char c) const { EXPECT_EQ(::write(ends_[1], &c, 1), 1); }
-  // 0 when all have closed the other end.
-  [[nodiscard]] char Hear() const {
-    char c = 0;
-    return ::read(ends_[0], &c, 1) == 1 ? c : '\0';
-  }
-  void CloseRead() { Close(ends_[0]); }
-  void CloseWrite() { Close(ends_[1]); }
-
- private:
-  static void Close(int& end) {
-    if (end >= 0) ::close(end);
-    end = -1;
-  }
-  std::array<int, 2> ends_{-1, -1};
-};
-
-class ProcessTableTest : public SegmentTest {
- protected:
-  [[nodiscard]] Member Open() const {
-    Opened opened = OpenSegment(Request());
-    EXPECT_TRUE(opened.segment) << opened.status.message;
-    auto table = ProcessTable::Open(*opened.segment);
-    EXPECT_TRUE(table.has_value());
-    return {.segment = std::move(opened.segment), .table = std::move(*table)};
-  }
-  [[nodiscard]] Member Join() const {
-    Member member = Open();
-    const Status status = member.table->Join(&NoTraces);
-    EXPECT_TRUE(status.ok()) << status.message;
-    return member;
-  }
-  // A process that has joined, says its place, and lives until `go` is closed here.
-  pid_t StartMember(Children& children, Pipe& said, Pipe& go) const {
-    return children.Start([&]() -> std::string {
-      go.CloseWrite();
-      const Member member = Join();
-      said.Say(Letter(member.table->place()));
-      return go.Hear() == '\0' ? "" : "not let go";
-    });
-  }
-  static void KillAndReap(pid_t pid) {
-    ASSERT_EQ(::kill(pid, SIGKILL), 0);
-    siginfo_t info{};
-    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT), 0);
-  }
-};
 
 TEST_F(ProcessTableTest, PlacesAreTakenAndGivenBack) {
   const Member first = Join();
@@ -228,119 +157,6 @@ TEST_F(ProcessTableTest, E01_OfManyReapersOneErases) {
   for (std::uint32_t place = 0; place < kMaxProcesses; ++place) {
     EXPECT_EQ(erased[place].load(), place >= 2 && place < 2 + kDead ? 1 : 0);
   }
-}
-
-// ---- S03: neither lost nor inherited
-// -------------------------------------------------------------
-
-TEST_F(ProcessTableTest, S03_ClosingOtherDescriptorsLosesNothing) {
-  const Member watcher = Join();
-  const Member member = Join();
-  for (int round = 0; round < 3; ++round) {
-    const int other = ::open(FilePath().c_str(), O_RDWR | O_CLOEXEC);
-    ASSERT_GE(other, 0);
-    ::close(other);
-    const Member passing = Join();
-  }
-  EXPECT_TRUE(watcher.table->IsAlive(member.table->place()));
-  EXPECT_EQ(watcher.table->ReapDead(&NoTraces), 0U);
-  EXPECT_EQ(watcher.segment->processes()[member.table->place()].taken.load(), 1U);
-}
-
-TEST_F(ProcessTableTest, S03_AForkedChildDoesNotKeepItsParentAlive) {
-  const Member watcher = Join();
-  Children children;
-  Pipe said;
-  Pipe go;
-  const pid_t parent = children.Start([&]() -> std::string {
-    go.CloseWrite();
-    const Member member = Join();
-    if (::fork() == 0) {
-      said.Say('c');
-      (void)go.Hear();  // lives until the test lets it go
-      ::_exit(0);
-    }
-    said.Say('p');
-    (void)go.Hear();
-    return {};
-  });
-  EXPECT_EQ(static_cast<int>(said.Hear()) + said.Hear(), 'p' + 'c');
-  EXPECT_TRUE(watcher.table->IsAlive(1));
-  KillAndReap(parent);
-  EXPECT_FALSE(watcher.table->IsAlive(1));
-  EXPECT_EQ(watcher.table->ReapDead(&NoTraces), 1U);
-  // The child is still there: the pipe has not ended.
-  said.CloseWrite();
-  go.CloseWrite();
-  EXPECT_EQ(said.Hear(), '\0');
-}
-
-TEST_F(ProcessTableTest, S03_AForkedChildIsNoMemberAndHarmsNone) {
-  const Member watcher = Join();
-  Member member = Join();
-  Children children;
-  children.Start([&]() -> std::string {
-    const int reused = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (reused != member.table->lock_fd() && reused != watcher.table->lock_fd()) {
-      return "the locks' descriptors are open";
-    }
-    if (member.table->Join(&NoTraces).code != Code::kClosed) return "joined";
-    const auto erase = [](std::uint32_t) { ::_exit(3); };
-    if (member.table->ReapDead(erase) != 0 || member.table->Others() != 0) return "reaped";
-    member.table->Leave(erase);
-    member.table.reset();
-    if (::fcntl(reused, F_GETFD) < 0) return "somebody else's descriptor is closed";
-    const Member own = Join();
-    return own.table->place() == 2 ? "" : "no place of its own";
-  });
-  EXPECT_EQ(children.Finish(), std::vector<int>{0});
-  EXPECT_TRUE(watcher.table->IsAlive(member.table->place()));
-  EXPECT_EQ(watcher.segment->processes()[member.table->place()].taken.load(), 1U);
-  EXPECT_EQ(watcher.table->Others(), 1U);
-}
-
-TEST_F(ProcessTableTest, S03_AProgramThatIsRunInheritsNothing) {
-  const Member member = Join();
-  EXPECT_EQ(::fcntl(member.table->lock_fd(), F_GETFD), FD_CLOEXEC);
-  EXPECT_EQ(::fcntl(member.segment->fd(), F_GETFD), FD_CLOEXEC);
-}
-
-TEST_F(ProcessTableTest, S09_AStoppedProcessIsAlive) {
-  const Member watcher = Join();
-  Children children;
-  Pipe said;
-  Pipe go;
-  const pid_t pid = StartMember(children, said, go);
-  ASSERT_EQ(said.Hear(), Letter(1));
-  ASSERT_EQ(::kill(pid, SIGSTOP), 0);
-  Children::AwaitStop(pid);
-  EXPECT_TRUE(watcher.table->IsAlive(1));
-  EXPECT_EQ(watcher.table->ReapDead(&NoTraces), 0U);
-  EXPECT_EQ(watcher.table->Others(), 1U);
-  ASSERT_EQ(::kill(pid, SIGCONT), 0);
-  go.CloseWrite();
-  EXPECT_EQ(children.Finish(), std::vector<int>{0});
-  EXPECT_FALSE(watcher.table->IsAlive(1));
-}
-
-TEST_F(ProcessTableTest, S09_AReaperThatIsStoppedStallsNobody) {
-  const Member watcher = Join();
-  Children children;
-  Pipe said;
-  Pipe go;
-  const pid_t dead = StartMember(children, said, go);
-  ASSERT_EQ(said.Hear(), Letter(1));
-  KillAndReap(dead);
-  const pid_t reaper = children.Start([&]() -> std::string {
-    const Member member = Open();
-    member.table->ReapDead([](std::uint32_t) { ::raise(SIGSTOP); });
-    return {};
-  });
-  Children::AwaitStop(reaper);
-  EXPECT_EQ(watcher.table->ReapDead(&NoTraces), 0U);
-  const Member newcomer = Join();
-  EXPECT_EQ(newcomer.table->place(), 2U);
-  ASSERT_EQ(::kill(reaper, SIGCONT), 0);
 }
 
 // ---- how many

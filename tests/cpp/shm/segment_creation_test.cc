@@ -122,7 +122,7 @@ TEST_F(SmallMountTest, E04_NoRoomMakesItPrivateAndSaysWhy) {
         PlanRing({.shard_size = 4096, .shards_per_block = 4, .slot_count = SlotsFor(need, 4096, 4)})
             .segment_bytes;
     const Opened first = OpenSegment(SmallRequest(mount, need));
-    const std::string problem =
+    std::string problem =
         PrivateProblem(first, {mount, "tmpfs", std::to_string(bytes), "4194304 bytes) free",
                                "remount,size=", "--shm-size", "private"});
     if (!problem.empty()) return problem;
@@ -165,8 +165,8 @@ TEST_F(SmallMountTest, AutoTakesMostOfASmallMount) {
     if (!opened.segment) return opened.status.message;
     if (opened.segment->is_private()) return opened.segment->why_private();
     const std::uint64_t bytes = opened.segment->header().segment_bytes;
-    constexpr std::uint64_t kMost = (10U << 20) / 5 * 4;
-    return bytes <= kMost && bytes + 5 * 4096 > kMost ? "" : std::to_string(bytes);
+    constexpr std::uint64_t kMost = (10ULL << 20) / 5 * 4;
+    return bytes <= kMost && bytes + 5ULL * 4096 > kMost ? "" : std::to_string(bytes);
   });
 }
 
@@ -253,7 +253,7 @@ TEST_F(SegmentTest, E01_ACreatorKilledAnywhereLeavesNothingOrAWholeSegment) {
   int whole = 0;
   int stops = 0;
   for (Trace trace = Trace::kKilled; trace == Trace::kKilled; ++stops) {
-    trace = KillAfter(stops, [&] { (void)OpenSegment(Request()); });
+    trace = KillAfter(stops, [&] { const Opened opened = OpenSegment(Request()); });
     if (trace == Trace::kForbidden) GTEST_SKIP() << "tracing a child is not allowed here";
     const std::vector<std::string> names = NamesIn(dir_.path());
     ASSERT_LE(names.size(), 1U);
@@ -276,7 +276,7 @@ TEST_F(SegmentTest, E01_WhatAKilledCreatorStagedIsSwept) {
   std::size_t staged = 0;
   int stops = 0;
   for (Trace trace = Trace::kKilled; trace == Trace::kKilled; ++stops) {
-    trace = KillAfter(stops, [&] { (void)create(); });
+    trace = KillAfter(stops, [&] { const Result<SegmentFile> made = create(); });
     if (trace == Trace::kForbidden) GTEST_SKIP() << "tracing a child is not allowed here";
     const bool named = stdfs::exists(FilePath());
     staged += NamesIn(dir_.path()).size() - (named ? 1 : 0);
