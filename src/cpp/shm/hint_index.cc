@@ -23,10 +23,9 @@ bool HintIndex::Place(Bucket& bucket, Hint hint) noexcept {
   }
   for (std::atomic<std::uint64_t>& entry : bucket.hints) {
     std::uint64_t old = entry.load(std::memory_order_seq_cst);
-    if ((old == 0 || IsStale(Hint(old))) &&
-        entry.compare_exchange_strong(old, hint.bits(), std::memory_order_seq_cst)) {
-      return true;
-    }
+    if (old != 0 && !IsStale(Hint(old))) continue;
+    PausePoint(Step::kDrop, Moment::kBefore, hint.slot());
+    if (entry.compare_exchange_strong(old, hint.bits(), std::memory_order_seq_cst)) return true;
   }
   return false;
 }

@@ -78,7 +78,7 @@ bool Ring::Holds(Hint hint, const BlockId& block, SlotWord* word) const noexcept
   return word->generation() == before.generation() && word->state() >= SlotState::kProposed;
 }
 
-void Ring::Probe(std::span<const BlockId> blocks, bool touch, bool* here) noexcept {
+void Ring::Probe(std::span<const BlockId> blocks, bool touch, std::uint8_t* here) noexcept {
   std::array<std::uint64_t, kProbeBatch> hashes;
   for (std::size_t first = 0; first < blocks.size(); first += kProbeBatch) {
     // Three rounds, so that the cache misses of a batch overlap.
@@ -96,11 +96,12 @@ void Ring::Probe(std::span<const BlockId> blocks, bool touch, bool* here) noexce
     for (std::size_t i = 0; i < count; ++i) {
       std::uint32_t slot = 0;
       SlotWord word;
-      here[first + i] = index_.ForEach(hashes[i], [&](Hint hint) {
+      const bool found = index_.ForEach(hashes[i], [&](Hint hint) {
         slot = hint.slot();
         return Holds(hint, blocks[first + i], &word) && word.complete();
       });
-      if (!here[first + i] || !touch) continue;
+      here[first + i] = found ? 1 : 0;
+      if (!found || !touch) continue;
       if (word.draining()) {
         (void)Swap(slot, word, word.NotDraining(), Transition::kCallOff);
       } else if (word.chance() < SlotWord::kMaxChance) {

@@ -80,8 +80,8 @@ class Ring {
   Ring& operator=(const Ring&) = delete;
 
   // ---- finding ----
-  // For each block: true if it is whole and here. A touch makes it hotter.
-  void Probe(std::span<const BlockId> blocks, bool touch, bool* here) noexcept;
+  // For each block: 1 if it is whole and here, else 0. A touch makes it hotter.
+  void Probe(std::span<const BlockId> blocks, bool touch, std::uint8_t* here) noexcept;
   // Pins the slot that has been decided to hold the block, whole or not. Null: there is none.
   [[nodiscard]] Pin Find(const BlockId& block);
   void Touch(const Pin& pin) noexcept;
@@ -96,6 +96,7 @@ class Ring {
 
   // ---- a pinned slot ----
   [[nodiscard]] SlotWord WordOf(const Pin& pin) const noexcept { return Load(pin.slot()); }
+  [[nodiscard]] SlotWord WordAt(std::uint32_t slot) const noexcept { return Load(slot); }
   [[nodiscard]] BlockId BlockOf(const Pin& pin) const noexcept { return IdOf(pin.slot()); }
   [[nodiscard]] std::uint8_t ShardState(const Pin& pin, std::uint32_t shard) const noexcept {
     return memory_.StatesOf(pin.slot())[shard].load(std::memory_order_seq_cst);
@@ -115,6 +116,8 @@ class Ring {
   [[nodiscard]] std::byte* DataOf(const Pin& pin, std::uint32_t shard) const noexcept {
     return memory_.DataOf(pin.slot(), shard);
   }
+  // True: no shard has landed, and none is being copied in.
+  [[nodiscard]] bool IsBare(const Pin& pin) const noexcept;
   // Empties the slot at once if it holds an incomplete block that nobody else has pinned.
   void Discard(Pin pin) noexcept;
 
@@ -138,10 +141,13 @@ class Ring {
 
   // ---- sleeping until a shard has landed, or will not, or a slot has become free ----
   // Begins to watch and returns the event's number: look at what you wait for *after* that. Then
-  // sleep: returns when the number is another, or at `until`, or for no reason.
+  // sleep: returns when the number is another, or at `until`, or for no reason. Then end the watch.
+  // Several threads may watch at once.
   [[nodiscard]] std::uint32_t BeginWatch() noexcept;
   void Sleep(std::uint32_t number, TimePoint until) noexcept;
   void EndWatch() noexcept;
+  // Wakes all who watch, in all processes. Every change that they may wait for does this itself.
+  void Announce() noexcept;
 
   [[nodiscard]] std::uint32_t slot_count() const noexcept { return memory_.slot_count(); }
   [[nodiscard]] std::uint32_t place() const noexcept { return place_; }
@@ -180,7 +186,6 @@ class Ring {
   // If every shard has landed, makes the block whole. True: this call did.
   bool Complete(std::uint32_t slot) noexcept;
   void EraseShards(std::uint32_t slot, std::uint8_t owner) noexcept;
-  void Announce() noexcept;
 
   static constexpr std::size_t kStripes = 64;
   struct alignas(64) Stripe {
@@ -196,6 +201,8 @@ class Ring {
   // A sweep that found nothing is not repeated before something has changed, or a while has passed.
   std::uint32_t fruitless_event_ UCMSTORE_GUARDED_BY(taking_) = 0;
   TimePoint fruitless_until_ UCMSTORE_GUARDED_BY(taking_);
+  Mutex watching_;
+  std::uint32_t watches_ UCMSTORE_GUARDED_BY(watching_) = 0;
   std::array<Stripe, kStripes> stripes_;
   std::unique_ptr<std::uint32_t[]> pins_;  // this process's, by slot; guarded by its stripe
 };

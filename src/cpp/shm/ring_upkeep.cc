@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 
 #include "shm/boot_clock.h"
@@ -55,6 +56,7 @@ bool Ring::Complete(std::uint32_t slot) noexcept {
   SlotWord word = Load(slot);
   for (;;) {
     // The word first: if it has not changed when it is swapped, the states were of its life.
+    PausePoint(Step::kLook, Moment::kBefore, slot);
     for (const auto& state : memory_.StatesOf(slot)) {
       if (state.load(std::memory_order_seq_cst) != kShardLanded) return false;
     }
@@ -71,6 +73,13 @@ bool Ring::Complete(std::uint32_t slot) noexcept {
       return false;
     }
   }
+}
+
+bool Ring::IsBare(const Pin& pin) const noexcept {
+  const auto states = memory_.StatesOf(pin.slot());
+  return std::ranges::all_of(states, [](const auto& state) {
+    return state.load(std::memory_order_seq_cst) == kShardEmpty;
+  });
 }
 
 void Ring::Discard(Pin pin) noexcept {
@@ -190,7 +199,11 @@ void Ring::Announce() noexcept {
 }
 
 std::uint32_t Ring::BeginWatch() noexcept {
-  memory_.shared->watchers[place_ / 64].fetch_or(1ULL << (place_ % 64), std::memory_order_seq_cst);
+  const MutexLock lock(watching_);
+  if (watches_++ == 0) {
+    memory_.shared->watchers[place_ / 64].fetch_or(1ULL << (place_ % 64),
+                                                   std::memory_order_seq_cst);
+  }
   return memory_.shared->event.load(std::memory_order_seq_cst);
 }
 
@@ -203,6 +216,8 @@ void Ring::Sleep(std::uint32_t number, TimePoint until) noexcept {
 }
 
 void Ring::EndWatch() noexcept {
+  const MutexLock lock(watching_);
+  if (--watches_ > 0) return;
   memory_.shared->watchers[place_ / 64].fetch_and(~(1ULL << (place_ % 64)),
                                                   std::memory_order_seq_cst);
 }

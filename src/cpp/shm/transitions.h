@@ -116,7 +116,17 @@ enum class Moment : std::uint8_t { kBefore, kAfter };
 
 // Called around each swap, and around the other steps that a death may fall between. Null, but in
 // tests. It may block, or never return.
-enum class Step : std::uint8_t { kSwap, kPin, kUnpin, kHint, kUnhint, kShard, kLand };
+enum class Step : std::uint8_t {
+  kSwap,
+  kPin,
+  kUnpin,
+  kHint,
+  kUnhint,
+  kDrop,  // of a stale hint, before it
+  kShard,
+  kLand,
+  kLook,  // between two looks of which the first must come first
+};
 struct Pause {
   Step step;
   Transition transition;  // of kSwap
