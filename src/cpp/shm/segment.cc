@@ -111,8 +111,8 @@ class Maker {
         .segment_bytes;
   }
   std::string NoRoom(std::uint64_t need, const MountRoom& mount) const {
-    return fmt::format("it needs {} ({} bytes), and the {} mounted at {} has {} ({} bytes) free",
-                       BytesText(need), need, mount.type, mount.mount_point,
+    return fmt::format("it needs {} ({} bytes), and {} ({}) has {} ({} bytes) free",
+                       BytesText(need), need, mount.mount_point, mount.type,
                        BytesText(mount.free_bytes), mount.free_bytes);
   }
 
@@ -126,10 +126,8 @@ Result<Made> Maker::Run() const {
   const Result<MountRoom> mount = ReadMountRoom(folder_.fd(), folder_.path());
   if (!mount) return std::unexpected(mount.error());
   if (!mount->local) {
-    return MakePrivate(
-        fmt::format("the {} mounted at {} cannot hold a ring that processes "
-                    "of this machine share",
-                    mount->type, mount->mount_point));
+    return MakePrivate(fmt::format("{} ({}) cannot hold what processes of this machine share",
+                                   mount->mount_point, mount->type));
   }
   const std::uint64_t capacity =
       request_.capacity_bytes != 0 ? request_.capacity_bytes : AutoCapacity(memory_, *mount);
@@ -161,13 +159,16 @@ Result<Made> Maker::MakePrivate(const std::string& reason) const {
   }
   Result<SegmentFile> file = CreatePrivateSegment(request_, slots);
   if (!file) return std::unexpected(file.error());
+  constexpr const char* kRemedy =
+      " Make room there (in a container: --shm-size, or an emptyDir of medium Memory; on a host: "
+      "mount -o remount,size=...), lower its capacity, or put it into another folder of a tmpfs.";
   return Made{
       .file = std::move(*file),
       .why_private = fmt::format(
           "ring {}: private to this process ({}), shared with no other and gone with it, because "
-          "{}. Make room there (a container: --shm-size, or an emptyDir of medium Memory; a host: "
-          "mount -o remount,size=...), put the ring into another folder, or lower its capacity",
-          folder_.PathOf(SegmentFileName(request_.name)), BytesText(BytesOf(slots)), reason)};
+          "{}.{}",
+          folder_.PathOf(SegmentFileName(request_.name)), BytesText(BytesOf(slots)), reason,
+          request_.only_private ? "" : kRemedy)};
 }
 
 struct Obtained {
