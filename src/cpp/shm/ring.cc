@@ -275,8 +275,9 @@ Ring::Claim Ring::ClaimFor(const BlockId& block, Purpose purpose) {
     const std::uint32_t slot = *taken;
     Slot& memory = memory_.slots[slot];
     for (auto& state : memory_.StatesOf(slot)) state.store(kShardEmpty, std::memory_order_relaxed);
-    memory.id[0].store(words[0], std::memory_order_relaxed);
-    memory.id[1].store(words[1], std::memory_order_relaxed);
+    // Released: else another CPU might see the new id under the old word (Holds).
+    memory.id[0].store(words[0], std::memory_order_release);
+    memory.id[1].store(words[1], std::memory_order_release);
     memory.touched_ns.store(BootClockNs(), std::memory_order_relaxed);
     PinOwn(slot);
     SlotWord word = Load(slot);

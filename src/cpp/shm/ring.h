@@ -13,6 +13,12 @@
 //    swap it to the next life. Either the reader sees the swap or the evictor sees the bit: all
 //    four accesses are sequentially consistent (acquire and release would pass on x86, not on Arm).
 //    A reader that meets a draining slot swaps it back, and then the evictor's last swap fails.
+//    Four are enough: whichever of the two swaps (bit, draining) is first in the one order of all
+//    such accesses is seen by the other side's load after its own; and if it was the draining, the
+//    last swaps of both are of the same word, so one of them fails. Fewer are not: see
+//    ring_memory_order_test.cc, which tries.
+//  - A hint is followed to a word, an id and the word again. The id of the next life is stored with
+//    release, so whoever sees it also sees that the word's life is over.
 //  - A block is decided to be in at most one slot. A claimer first proposes its slot (id written,
 //    hint inserted), then looks at all hints for the block: a slot that is decided already wins,
 //    and one that is only proposed is beaten, after which its claimer cannot decide. Of two slots,

@@ -125,7 +125,12 @@ void Ring::EndFlush(std::uint32_t slot, Flush how) noexcept {
 
 bool Ring::Rewrite(const Pin& pin) noexcept {
   SlotWord word = Load(pin.slot());
-  while (word.state() == SlotState::kClean && !word.draining()) {
+  while (word.state() == SlotState::kClean) {
+    if (word.draining()) {  // an evictor that has not seen the pin yet, and may have stopped
+      (void)Swap(pin.slot(), word, word.NotDraining(), Transition::kCallOff);
+      word = Load(pin.slot());
+      continue;
+    }
     if (Swap(pin.slot(), word, word.WithState(SlotState::kDirty, me_), Transition::kRewrite)) {
       return true;
     }
