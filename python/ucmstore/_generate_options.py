@@ -14,7 +14,7 @@ from typing import Any
 
 from ucmstore import _core
 
-NOT_SHIPPED = {"fault"}  # built for tests only
+NOT_SHIPPED = {"fault", "shelf"}  # built for tests only
 
 HEAD = '''# SPDX-License-Identifier: Apache-2.0
 """The options of each stage, as types. Generated from the stages' own tables; do not edit.

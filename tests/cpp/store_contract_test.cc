@@ -15,6 +15,8 @@ std::vector<StackLine> Stacks() {
       {"Dram"},
       {"Fault|Dram"},
       {"Fault|Fault|Dram"},
+      {"Shelf"},
+      {"Fault|Shelf"},
       {"Posix", {{"posix.roots", "$MEMORY/a"}}, true},
       {"Fault|Posix", {{"posix.roots", "$MEMORY/a"}}, true},
       {"Fault|Posix", {{"posix.roots", "$DISK/a"}}, true},

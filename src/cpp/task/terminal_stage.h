@@ -2,10 +2,10 @@
 //
 // TerminalStage: everything of a terminal stage but its medium. It keeps the promises of StoreV1
 // (checks, tasks, deadlines, cancellation, counted commit, bounded incomplete blocks, metrics) and
-// asks a derived class for four things: Open, Find, Read, and Create of a BlockWriter. With it a
-// medium is thirty lines; see docs/plugins.md. Part of the SDK, NOT frozen: rebuild with each
-// release. Thread-safety: StoreV1's. Find, Read and BlockWriter are called from many threads at
-// once; they may block and may throw (an exception ends the shard with kInternal).
+// asks a derived class for four things: Open, Find, Read, and Create of a BlockWriter. A medium of
+// whole objects needs less: ObjectStage. See docs/plugins.md. Part of the SDK, NOT frozen: rebuild
+// with each release. Thread-safety: StoreV1's. Find, Read and BlockWriter are called from many
+// threads at once; they may block and may throw (an exception ends the shard with kInternal).
 #pragma once
 
 #include <cstdint>
