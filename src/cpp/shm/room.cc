@@ -23,9 +23,9 @@
 namespace ucmstore {
 namespace {
 
-constexpr std::size_t kMostRead = 1U << 20;
+constexpr std::size_t kMostRead = 16U << 20;  // a node of many containers has many mounts
 
-// "" if there is no such file, or more than 1 MiB of it.
+// "" if there is no such file, or an absurd amount of it.
 std::string ReadText(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;

@@ -94,6 +94,16 @@ TEST_F(SegmentTest, E04_AFileSizeLimitIsAnErrorNotASignal) {
   EXPECT_TRUE(NamesIn(dir_.path()).empty());
 }
 
+TEST_F(SegmentTest, OnlyPrivateIsPrivateThoughThereIsRoom) {
+  SegmentRequest request = Request();
+  request.only_private = true;
+  const Opened opened = OpenSegment(request);
+  ASSERT_TRUE(opened.segment) << opened.status.message;
+  EXPECT_TRUE(opened.segment->is_private());
+  EXPECT_TRUE(EveryByteHolds(*opened.segment, std::byte{1}));
+  EXPECT_TRUE(NamesIn(dir_.path()).empty());
+}
+
 // ---- a mount that is too small
 // -------------------------------------------------------------------
 
