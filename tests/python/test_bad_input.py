@@ -201,7 +201,7 @@ def test_l06_a_root_that_cannot_be(tmp_path: Path) -> None:
     refuses("", 'roots|empty|""')
     with pytest.raises(ucmstore.OptionError, match="roots"):
         open_store("Posix")
-    with pytest.raises(ucmstore.Error, match='did you mean "Dram"'):
+    with pytest.raises(ucmstore.OptionError, match='did you mean "Dram"'):
         open_store("dram")  # the stages' names have a capital
     with pytest.raises(ucmstore.OptionError, match="roots"):
         open_store("Posix", posix={"roots": []})

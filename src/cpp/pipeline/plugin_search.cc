@@ -128,6 +128,14 @@ std::string NearestStage(std::string_view wanted, std::span<const std::string> d
   return {};
 }
 
+// The name of the good plugin in the file, if it differs from `wanted` in upper and lower case
+// only.
+std::string ProperName(const std::string& path, std::string_view wanted) {
+  const Result<PluginPtr> plugin = Plugin::Load(path, "");
+  if (!plugin || (*plugin)->name() == wanted) return {};
+  return LowerCase((*plugin)->name()) == LowerCase(wanted) ? std::string((*plugin)->name()) : "";
+}
+
 }  // namespace
 
 std::vector<std::string> PluginDirectories(std::span<const std::string> plugin_path) {
@@ -166,6 +174,11 @@ Result<PluginPtr> FindPlugin(std::string_view name, std::span<const std::string>
     }
     Result<PluginPtr> plugin = Plugin::Load(path, name);
     if (plugin) return plugin;
+    if (const std::string proper = ProperName(path, name); !proper.empty()) {
+      return Failure(Code::kInvalidArgument, "no stage " + Quote(name) +
+                                                 ": upper and lower case count; did you mean " +
+                                                 Quote(proper) + "?");
+    }
     tried.push_back({directory, std::string(plugin.error().text())});
     const std::string nearest = NearestStage(name, directories);
     return Failure(plugin.error().code, Report("stage " + Quote(name) + " is unusable", name, tried,

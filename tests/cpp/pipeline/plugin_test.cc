@@ -106,7 +106,8 @@ TEST(PluginFaults, O05_MissingStageListsEveryPathAndTheNearestName) {
 TEST(PluginFaults, L06_MisCasedNameIsRefusedNamingTheRightOne) {
   const Result<PluginPtr> plugin = FindPlugin("probe", Path());
   ASSERT_FALSE(plugin);
-  EXPECT_TRUE(Says(plugin.error().text(), {"\"probe\"", "did you mean \"Probe\"?"}));
+  EXPECT_EQ(plugin.error().code, Code::kInvalidArgument) << "the user's mistake, not the file's";
+  EXPECT_TRUE(Says(plugin.error().text(), {"no stage \"probe\"", "did you mean \"Probe\"?"}));
 }
 
 TEST(PluginSearch, FirstFolderWinsAndABadFileEndsTheSearch) {
