@@ -11,6 +11,7 @@
 // adds to that is the matter of ring_memory_order_test.cc. Single-threaded.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -112,7 +113,6 @@ class World {
   [[nodiscard]] RingArena& arena() noexcept { return arena_; }
   [[nodiscard]] Ring& janitor() noexcept { return *janitor_; }  // of a place that nobody else has
   [[nodiscard]] bool somebody_died() const noexcept { return !dead_.empty(); }
-  [[nodiscard]] const std::vector<std::uint32_t>& dead() const noexcept { return dead_; }
   [[nodiscard]] Explorer& explorer() noexcept { return *explorer_; }
 
   // For `prepare`: a whole block in a slot of its own.
@@ -142,12 +142,16 @@ class World {
   [[nodiscard]] std::string CheckEnd();  // reaps first
   [[nodiscard]] std::string ClaimAll();  // no slot has leaked
   void Died(std::size_t actor);
+  // As the kernel's lock of a dead one's byte: for one at a time, and gone with its holder.
+  [[nodiscard]] bool Lock(std::uint32_t place, std::size_t actor);
 
   Explorer* explorer_;
   RingArena arena_;
   std::unique_ptr<Ring> janitor_;
   std::vector<Hold> holds_;
   std::uint64_t next_hold_ = 0;
+  std::array<std::size_t, kMaxProcesses> reapers_{};  // by place
+  std::array<bool, kMaxProcesses> reaped_{};
   std::vector<std::uint32_t> dead_;   // places
   std::vector<std::uint64_t> dirty_;  // by slot: generation + 1 of a dirty block
 };

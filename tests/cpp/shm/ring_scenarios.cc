@@ -15,6 +15,11 @@ Role Reaper() {
   return {.name = "reaper", .act = [](Player& player) { player.Reap(); }, .reaps = true};
 }
 
+// For when the first reaper dies as well.
+Role SecondReaper() {
+  return {.name = "second reaper", .act = [](Player& player) { player.Reap(); }, .reaps = true};
+}
+
 Role Reader(const BlockId& block) {
   return {.name = "reader", .act = [block](Player& player) { (void)player.Load(block); }};
 }
@@ -41,7 +46,7 @@ Scenario ReaderAndEvictor() {
   return {.name = "a reader and an evictor",
           .geometry = Slots(1),
           .prepare = [](World& world) { world.Put(kA); },
-          .roles = {Reader(kA), Evictor(kB), Reaper()},
+          .roles = {Reader(kA), Evictor(kB), Reaper(), SecondReaper()},
           .judge = {},
           .exhaust = true};
 }
@@ -65,8 +70,7 @@ Scenario TwoEvictors() {
 }
 
 // Whoever they are, the block is there once, and whole, when all have ended.
-Scenario TwoClaimers(std::string_view name, Purpose one, Purpose other,
-                     int preemptions_and_death = 2) {
+Scenario TwoClaimers(std::string_view name, Purpose one, Purpose other) {
   return {
       .name = name,
       .geometry = Slots(2),
@@ -80,7 +84,7 @@ Scenario TwoClaimers(std::string_view name, Purpose one, Purpose other,
         if (!word.complete()) return "the block is not whole";
         return world.tally[0] == 1 ? "" : "not exactly one has made the claim";
       },
-      .preemptions_and_death = preemptions_and_death};
+      .preemptions_and_death = 2};
 }
 
 // Both shards are brought, one by each; exactly one sees that this made the block whole.
@@ -97,14 +101,16 @@ Scenario LastLandings(std::string_view name, Purpose purpose) {
           .prepare = [purpose](World& world) { (void)world.janitor().ClaimFor(kA, purpose); },
           .roles = {{.name = "one bringer", .act = act(0)},
                     {.name = "other bringer", .act = act(1)},
-                    Reaper()},
+                    Reaper(),
+                    SecondReaper()},
           .judge = [](World& world) -> std::string {
             SlotWord word;
             if (world.CountOf(kA, &word) != 1) return "the block is gone";
             if (world.somebody_died()) return {};
             if (!word.complete()) return "the block is not whole";
             return world.tally[0] == 1 ? "" : "not exactly one has made it whole";
-          }};
+          },
+          .preemptions_and_death = 2};
 }
 
 Scenario LandingAndEvictor(std::string_view name, Purpose purpose) {
@@ -118,7 +124,8 @@ Scenario LandingAndEvictor(std::string_view name, Purpose purpose) {
                            if (held) (void)player.Bring(held);
                          }},
                     Evictor(kB),
-                    Reaper()},
+                    Reaper(),
+                    SecondReaper()},
           .judge = {},
           .exhaust = true};
 }
@@ -136,11 +143,13 @@ Scenario Flushing(std::string_view name, Ring::Flush how) {
                          }},
                     Evictor(kB),
                     Reader(kA),
-                    Reaper()},
+                    Reaper(),
+                    SecondReaper()},
           .judge = [how](World& world) -> std::string {
             if (how != Ring::Flush::kFailed || world.somebody_died()) return {};
             return world.CountOf(kA) == 1 ? "" : "a block that failed to be flushed is gone";
-          }};
+          },
+          .preemptions_and_death = 2};
 }
 
 Scenario Leaving() {
@@ -265,7 +274,7 @@ std::vector<Scenario> RingScenarios() {
           TwoReadersAndEvictor(),
           TwoEvictors(),
           TwoClaimers("two fillers of one block", Purpose::kFill, Purpose::kFill),
-          TwoClaimers("a filler and a dumper of one block", Purpose::kFill, Purpose::kAssemble, 3),
+          TwoClaimers("a filler and a dumper of one block", Purpose::kFill, Purpose::kAssemble),
           TwoClaimers("two dumpers of one block", Purpose::kAssemble, Purpose::kAssemble),
           LastLandings("the last two landings of a fill", Purpose::kFill),
           LastLandings("the last two landings of a dump", Purpose::kAssemble),

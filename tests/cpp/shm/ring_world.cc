@@ -10,6 +10,7 @@ namespace ucmstore::test {
 namespace {
 
 constexpr std::uint32_t kJanitor = kMaxProcesses - 1;
+constexpr std::size_t kNobody = SIZE_MAX;
 constexpr std::uint64_t kOthers = 1'000'000;  // numbers of ids that no scenario uses
 
 // What stands at both ends of a shard.
@@ -109,7 +110,14 @@ bool Player::Put(const BlockId& block, Ring::Purpose purpose) {
 }
 
 void Player::Reap() {
-  for (std::size_t i = 0; i < world_->dead().size(); ++i) ring_->EraseTraces(world_->dead()[i]);
+  std::size_t next = 0;  // more may die meanwhile
+  while (next < world_->dead_.size()) {
+    const std::uint32_t place = world_->dead_[next++];
+    if (!world_->Lock(place, number_)) continue;
+    ring_->EraseTraces(place);
+    world_->reaped_.at(place) = true;
+    world_->reapers_.at(place) = kNobody;
+  }
   ring_->AdoptDirty([this](std::uint32_t slot) {
     if (ring_->BeginFlush(slot)) ring_->EndFlush(slot, Ring::Flush::kArrived);
   });
@@ -123,11 +131,20 @@ void World::Reset() {
   janitor_ = arena_.Join(kJanitor);
   holds_.clear();
   dead_.clear();
+  reapers_.fill(kNobody);
+  reaped_.fill(false);
   dirty_.assign(arena_.memory().slot_count(), 0);
   std::fill(std::begin(tally), std::end(tally), 0);
 }
 
+bool World::Lock(std::uint32_t place, std::size_t actor) {
+  if (reaped_.at(place) || reapers_.at(place) != kNobody) return false;
+  reapers_.at(place) = actor;
+  return true;
+}
+
 void World::Died(std::size_t actor) {
+  std::ranges::replace(reapers_, actor, kNobody);
   dead_.push_back(PlaceOf(actor));
   std::erase_if(holds_, [actor](const Hold& hold) { return hold.actor == actor; });
 }
