@@ -11,6 +11,8 @@ namespace ucmstore::test {
 namespace {
 
 std::vector<StackLine> Stacks() {
+  static const OptionTexts kCached = {
+      {"posix.roots", "$MEMORY/a"}, {"cache.path", "$MEMORY"}, {"cache.capacity", "16MiB"}};
   return {
       {"Dram"},
       {"Fault|Dram"},
@@ -20,6 +22,8 @@ std::vector<StackLine> Stacks() {
       {"Posix", {{"posix.roots", "$MEMORY/a"}}, true},
       {"Fault|Posix", {{"posix.roots", "$MEMORY/a"}}, true},
       {"Fault|Posix", {{"posix.roots", "$DISK/a"}}, true},
+      {"Cache|Dram", {{"cache.capacity", "16MiB"}}},
+      {"Cache|Posix", kCached, true, true},
   };
 }
 

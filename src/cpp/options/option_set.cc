@@ -106,6 +106,10 @@ std::string FitSize(const OptionInput& input, bool from_table, const Range& rang
   }
   const auto* text = std::get_if<std::string>(&input);
   if (text == nullptr) return "?";
+  if (!range.word.empty() && *text == range.word) {
+    out.integer = 0;
+    return {};
+  }
   const Result<std::uint64_t> size = ParseSize(*text);
   if (!size) return std::string(size.error().text());
   if (!from_table && *size != 0 && IsBareNumber(*text)) {

@@ -24,7 +24,12 @@ Result<std::int64_t> ParseBound(OptionType type, std::string_view text) {
 }
 
 Status ParseBounds(Range& range) {
-  const std::string_view text = range.text;
+  std::string_view text = range.text;
+  const std::size_t bar = text.find('|');
+  if (bar != std::string_view::npos && range.type == OptionType::kSize) {
+    range.word = text.substr(0, bar);
+    text.remove_prefix(bar + 1);
+  }
   const std::size_t dots = text.find("..");
   if (dots == std::string_view::npos) {
     return Status::Error(Code::kInvalidArgument, "the range is not of the form MIN..MAX");
@@ -50,6 +55,10 @@ Status ParseBounds(Range& range) {
     ordered = *min <= *max;
   }
   if (!ordered) return Status::Error(Code::kInvalidArgument, "the range ends before it begins");
+  if (bar != std::string_view::npos && (range.word.empty() || range.min <= 0)) {
+    return Status::Error(Code::kInvalidArgument,
+                         "the word of a range stands for 0, so the bounds must begin above it");
+  }
   return Status::Ok();
 }
 
@@ -94,8 +103,8 @@ std::string Range::Check(double value) const {
 
 std::string Range::Check(std::string_view value) const {
   if (!bounded) return {};
-  for (const std::string& word : words) {
-    if (word == value) return {};
+  for (const std::string& allowed : words) {
+    if (allowed == value) return {};
   }
   return "not one of " + text + "; did you mean " + Quote(Nearest(value, words)) + "?";
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Range: what OptionSpecV1::range allows, parsed once: "MIN..MAX" for numbers and sizes, "a|b|c"
-// for texts, nothing for any value of the type. Plain data; thread-safe.
+// for texts, nothing for any value of the type. A size may also be a word, "auto|MIN..MAX": the
+// stage gets it as 0, so 0 must lie outside the bounds. Plain data; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct Range {
   double min_number = 0;  // kFloat
   double max_number = 0;
   std::vector<std::string> words;  // kString, kList
+  std::string word;                // kSize: stands for 0; "": none
   std::string text;                // as written
 };
 

@@ -19,16 +19,16 @@ struct RingMemory {
   std::atomic<std::uint32_t>* lengths = nullptr;
   std::byte* data = nullptr;
 
-  // The segment that begins at `base` with a header that was checked.
-  [[nodiscard]] static RingMemory At(std::byte* base) noexcept {
-    const auto* header = reinterpret_cast<const RingHeader*>(base);
-    return {.header = header,
-            .shared = reinterpret_cast<RingShared*>(base + kSharedAt),
-            .buckets = reinterpret_cast<Bucket*>(base + header->buckets_at),
-            .slots = reinterpret_cast<Slot*>(base + header->slots_at),
-            .states = reinterpret_cast<std::atomic<std::uint8_t>*>(base + header->states_at),
-            .lengths = reinterpret_cast<std::atomic<std::uint32_t>*>(base + header->lengths_at),
-            .data = base + header->data_at};
+  // Of an open RingSegment, or of whatever has the same members.
+  template <typename Segment>
+  [[nodiscard]] static RingMemory Of(const Segment& segment) noexcept {
+    return {.header = &segment.header(),
+            .shared = &segment.shared(),
+            .buckets = segment.buckets(),
+            .slots = segment.slots(),
+            .states = segment.states(),
+            .lengths = segment.lengths(),
+            .data = segment.data()};
   }
 
   [[nodiscard]] std::uint32_t shards() const noexcept { return header->shards_per_block; }

@@ -72,6 +72,15 @@ const void* ForwardStage::QueryBelow(const char* table) const noexcept {
   return below_plugin_->query(below_, table);
 }
 
+std::string ForwardStage::IdentityBelow() const {
+  const auto* table = static_cast<const IdentityTableV1*>(QueryBelow("identity/1"));
+  if (table == nullptr || table->struct_size < sizeof(IdentityTableV1)) return {};
+  std::string identity;
+  table->identity(below_, &identity,
+                  [](void* ctx, const char* text) { *static_cast<std::string*>(ctx) = text; });
+  return identity;
+}
+
 Status ForwardStage::CancelBelow(TaskId task) noexcept {
   const auto* cancel = static_cast<const CancelTableV1*>(QueryBelow("cancel/1"));
   if (cancel == nullptr || cancel->struct_size < sizeof(CancelTableV1)) {

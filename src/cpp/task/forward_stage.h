@@ -42,6 +42,8 @@ class ForwardStage : public StoreV1 {
   // An override calls this one last.
   [[nodiscard]] virtual bool Close(std::uint32_t timeout_ms) noexcept;
   virtual Status Cancel(TaskId task) noexcept;
+  // See IdentityTableV1. As it stands: the blocks of the store below.
+  [[nodiscard]] virtual std::string Identity() { return IdentityBelow(); }
   virtual void VisitMetrics(void* /*ctx*/,
                             void (* /*metric*/)(void* ctx, const MetricV1* metric)) noexcept {}
 
@@ -55,6 +57,8 @@ class ForwardStage : public StoreV1 {
   [[nodiscard]] StoreV1& below() const noexcept { return *below_; }
   // An optional table of the store below, such as "remove/1"; null: it has none.
   [[nodiscard]] const void* QueryBelow(const char* table) const noexcept;
+  // Whose blocks the store below reaches; "": nobody else's.
+  [[nodiscard]] std::string IdentityBelow() const;
   // Cancels a task of the store below, at best. kUnsupported: the store below cannot.
   Status CancelBelow(TaskId task) noexcept;
 

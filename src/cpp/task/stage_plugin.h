@@ -8,12 +8,13 @@
 //     return &kTable;
 //   }
 //
-// Stage must be default-constructible, derive from StoreV1, and have Close, Cancel and VisitMetrics
-// as TerminalStage and ForwardStage have. No exception crosses the table.
+// Stage must be default-constructible, derive from StoreV1, and have Close, Cancel, VisitMetrics
+// and Identity as TerminalStage and ForwardStage have. No exception crosses the table.
 #pragma once
 
 #include <new>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "ucmstore/plugin_v1.h"
@@ -48,12 +49,22 @@ struct StagePlugin {
                     void (*metric)(void* ctx, const MetricV1* metric)) noexcept {
     static_cast<Stage*>(store)->VisitMetrics(ctx, metric);
   }
+  static void Identify(StoreV1* store, void* ctx,
+                       void (*text)(void* ctx, const char* text)) noexcept {
+    try {
+      const std::string identity = static_cast<Stage*>(store)->Identity();
+      if (!identity.empty()) text(ctx, identity.c_str());
+    } catch (...) {  // the ABI's edge; no text: nothing is shared
+    }
+  }
   static const void* Query(StoreV1* /*store*/, const char* name) noexcept {
     static constexpr CancelTableV1 kCancel{sizeof(CancelTableV1), 0, &Cancel};
     static constexpr StatsTableV1 kStats{sizeof(StatsTableV1), 0, &Visit};
+    static constexpr IdentityTableV1 kIdentity{sizeof(IdentityTableV1), 0, &Identify};
     const std::string_view wanted(name);
     if (wanted == "cancel/1") return &kCancel;
     if (wanted == "stats/1") return &kStats;
+    if (wanted == "identity/1") return &kIdentity;
     return nullptr;
   }
 };

@@ -137,6 +137,8 @@ class TerminalStage : public StoreV1 {
   [[nodiscard]] bool Close(std::uint32_t timeout_ms) noexcept;
   Status Cancel(TaskId task) noexcept;
   void VisitMetrics(void* ctx, void (*metric)(void* ctx, const MetricV1* metric)) noexcept;
+  // See IdentityTableV1. "": what this store reaches no other process does. Called after Setup.
+  [[nodiscard]] virtual std::string Identity() { return {}; }
 
  protected:
   explicit TerminalStage(std::string name);

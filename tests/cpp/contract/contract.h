@@ -25,6 +25,7 @@ struct StackLine {
   const char* spec;
   OptionTexts options = {};     // in a value, $MEMORY is a fresh directory in memory, $DISK on disk
   bool outlives_store = false;  // a block that was stored is there when the store is opened again
+  bool joins = false;  // a block is assembled from the shards of several stores, in front of Posix
 };
 
 struct Case {

@@ -22,7 +22,8 @@ enum class OptionType : std::uint32_t {
   kBool = 0,    // true | false
   kInt = 1,     // a signed integer; range "MIN..MAX"
   kFloat = 2,   // a number; range "MIN..MAX"
-  kSize = 3,    // bytes, written as 4096, "64KiB", "2GB"; range "MIN..MAX" in the same form
+  kSize = 3,    // bytes, written as 4096, "64KiB", "2GB"; range "MIN..MAX" in the same form, or
+                // "auto|MIN..MAX": the word is allowed, too, and comes as 0
   kString = 4,  // text; range "" (any), or the allowed words "a|b|c"
   kList = 5,    // a list of texts, or one text
 };
@@ -113,6 +114,15 @@ struct RemoveTableV1 {
   std::uint32_t struct_size;
   std::uint32_t reserved;
   Status (*remove)(StoreV1* store, const BlockId* blocks, std::uint32_t count);
+};
+
+// "identity/1": says, in words, which stored blocks this store reaches: the same in every process
+// that reaches the same ones, another where they are others. Stages in front share what they keep
+// by it. No text at all: it reaches what no other process does. Call it after Setup.
+struct IdentityTableV1 {
+  std::uint32_t struct_size;
+  std::uint32_t reserved;
+  void (*identity)(StoreV1* store, void* ctx, void (*text)(void* ctx, const char* text));
 };
 
 // ---- the table -------------------------------------------------------------------------------

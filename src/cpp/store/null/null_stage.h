@@ -12,6 +12,9 @@ class NullStage final : public TerminalStage {
  public:
   NullStage() : TerminalStage("Null") {}
 
+  // All of them keep the same blocks: none. So one ring in front serves them all.
+  [[nodiscard]] std::string Identity() override { return "Null"; }
+
  protected:
   Status Open(const StageSetup& setup) override;
   Status Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) override;

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The calls of a Cache stage: how it opens, answers lookups, begins and ends tasks, and closes.
+#include "store/cache/cache_stage.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "store/cache/cache_options.h"
+#include "task/segments.h"
+
+namespace ucmstore {
+namespace {
+
+TimePoint Now() { return std::chrono::steady_clock::now(); }
+
+Status ClosedStatus() { return Status::Error(Code::kClosed, "Cache: the store is closed"); }
+
+// Runs what may throw at the ABI's edge.
+template <typename Function>
+Status Guarded(Function&& function) noexcept {
+  try {
+    return function();
+  } catch (const std::exception& error) {
+    return Status::Error(Code::kInternal, std::string_view(error.what()));
+  } catch (...) {  // the ABI's edge
+    return Status::Error(Code::kInternal, "Cache: an unknown exception");
+  }
+}
+
+}  // namespace
+
+// Looks at shards of one block on a worker, and deletes itself.
+class CacheStage::RunJob final : public Job {
+ public:
+  RunJob(CacheStage& stage, CacheTaskPtr task, Positions positions)
+      : stage_(stage), task_(std::move(task)), positions_(std::move(positions)) {}
+  void Run() noexcept override {
+    const std::unique_ptr<RunJob> self(this);
+    stage_.Run(task_, positions_);
+    CacheStage& stage = stage_;
+    task_.reset();
+    stage.Leave();
+  }
+
+ private:
+  CacheStage& stage_;
+  CacheTaskPtr task_;
+  Positions positions_;
+};
+
+CacheStage::~CacheStage() = default;
+
+Status CacheStage::Open(const StageSetup& setup) {
+  const auto options = CacheOptions::From(setup, IdentityBelow());
+  if (!options) return options.error();
+  auto attachment = Attachment::Open(options->segment, runtime().options().incomplete_age);
+  if (!attachment) return Named(attachment.error());
+  attachment_ = std::move(*attachment);
+  const RingSegment& segment = attachment_->segment();
+  if (options->segment.only_private) {
+    log().Info("the store below is this process's alone, so the ring is, too");
+  } else if (segment.is_private()) {
+    log().Warning(segment.why_private());
+  } else if (!segment.note().empty()) {
+    log().Warning(segment.note());
+  }
+  if (options->unlink) attachment_->UnlinkAtEnd();
+  through_ = options->through;
+  table_.emplace(runtime().options().max_tasks);
+  unfinished_.emplace(ring(),
+                      Unfinished::Limits{.shards_per_block = setup.shards_per_block,
+                                         .max_blocks = runtime().options().max_incomplete_blocks,
+                                         .max_age = runtime().options().incomplete_age},
+                      runtime().clock());
+  write_back_.emplace(*this, ring(), options->write_back);
+  watch_.emplace(ring(), runtime().options().start_thread,
+                 Watch::Callbacks{.over =
+                                      [this](ShardWait wait) {
+                                        wait.pin.Release();
+                                        Push(wait.task, std::move(wait.positions));
+                                      },
+                                  .given_up = [this](ShardWait wait) { GiveUp(std::move(wait)); }});
+  ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
+  return Status::Ok();
+}
+
+void CacheStage::Enter() {
+  const MutexLock lock(mutex_);
+  ++inside_;
+}
+
+void CacheStage::Leave() {
+  const MutexLock lock(mutex_);
+  if (--inside_ == 0) left_.NotifyAll();
+}
+
+// ---- lookup
+// --------------------------------------------------------------------------------------
+
+Status CacheStage::Lookup(const LookupDesc& desc, std::uint8_t* found) noexcept {
+  return Guarded([&] { return LookupHere(desc, found); });
+}
+
+Status CacheStage::LookupHere(const LookupDesc& desc, std::uint8_t* found) {
+  if (closing_.load()) return ClosedStatus();
+  if (Status status = CheckLookup(desc, found); !status.ok()) return Named(status);
+  if (desc.count == 0) return Status::Ok();
+  const bool touch = (desc.flags & kNoTouch) == 0;
+  ring().Probe({desc.blocks, desc.count}, touch, found);
+  static_assert(kInMemory == 1 && kAbsent == 0);
+  const auto memory = static_cast<std::uint64_t>(std::count(found, found + desc.count, kInMemory));
+  if (memory < desc.count) {
+    if (Status status = LookupBelow(desc, found); !status.ok()) {
+      lookup_errors_.Add();
+      // What is here is an answer; without any the caller should know why.
+      if (memory == 0) {
+        std::fill_n(found, desc.count, kAbsent);
+        return status;
+      }
+      log().Warning(fmt::format("a lookup in the store below failed: {}", status.text()));
+    }
+  }
+  std::uint64_t asked = desc.count;
+  if ((desc.flags & kStopAtMiss) != 0) {
+    const auto* miss = std::find(found, found + desc.count, kAbsent);
+    const auto hits = static_cast<std::uint64_t>(miss - found);
+    asked = std::min<std::uint64_t>(hits + 1, desc.count);
+    std::fill(found + hits, found + desc.count, kAbsent);
+  }
+  const auto here = static_cast<std::uint64_t>(std::count(found, found + asked, kInMemory));
+  const auto misses = static_cast<std::uint64_t>(std::count(found, found + asked, kAbsent));
+  lookup_calls_.Add();
+  lookup_blocks_.Add(asked);
+  lookup_hits_memory_.Add(here);
+  lookup_hits_below_.Add(asked - here - misses);
+  lookup_misses_.Add(misses);
+  return Status::Ok();
+}
+
+// Asks below about the blocks that are still marked absent.
+Status CacheStage::LookupBelow(const LookupDesc& desc, std::uint8_t* found) {
+  std::vector<BlockId> blocks;
+  std::vector<std::uint32_t> places;
+  for (std::uint32_t i = 0; i < desc.count; ++i) {
+    if (found[i] != kAbsent) continue;
+    blocks.push_back(desc.blocks[i]);
+    places.push_back(i);
+  }
+  std::vector<std::uint8_t> answers(blocks.size());
+  LookupDesc below_desc = desc;
+  below_desc.blocks = blocks.data();
+  below_desc.count = static_cast<std::uint32_t>(blocks.size());
+  const Status status = below().Lookup(below_desc, answers.data());
+  if (!status.ok()) return status;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    found[places[i]] = answers[i] == kAbsent ? kAbsent : kBelow;
+  }
+  return Status::Ok();
+}
+
+bool CacheStage::BelowHas(const BlockId& block) {
+  LookupDesc desc;
+  desc.flags = kNoTouch;
+  desc.blocks = &block;
+  desc.count = 1;
+  std::uint8_t found = kAbsent;
+  return below().Lookup(desc, &found).ok() && found != kAbsent;
+}
+
+// ---- tasks
+// ---------------------------------------------------------------------------------------
+
+Status CacheStage::Load(const TaskDesc& desc, TaskId* task) noexcept {
+  return Guarded([&] { return Begin(TaskKind::kLoad, desc, task); });
+}
+
+Status CacheStage::Dump(const TaskDesc& desc, TaskId* task) noexcept {
+  return Guarded([&] { return Begin(TaskKind::kDump, desc, task); });
+}
+
+Status CacheStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
+  *id = 0;
+  if (closing_.load()) return ClosedStatus();
+  if (Status status = CheckTask(desc, kind, setup().shard_size, setup().shards_per_block);
+      !status.ok()) {
+    return Named(status);
+  }
+  if (desc.timeout_ms > 0) {
+    if (Status status = runtime().timer().Start(); !status.ok()) return Named(status);
+  }
+  const auto task = std::make_shared<CacheTask>(*this, kind, desc);
+  std::vector<std::unique_ptr<RunJob>> jobs;
+  Positions positions;
+  for (std::uint32_t i = 0; i < desc.shard_count; ++i) {
+    positions.push_back(i);
+    if (i + 1 < desc.shard_count && desc.shards[i + 1].block == desc.shards[i].block) continue;
+    jobs.push_back(std::make_unique<RunJob>(*this, task, std::move(positions)));
+    positions.clear();
+  }
+  std::vector<Job*> queued;
+  for (const auto& job : jobs) queued.push_back(job.get());
+  if (Status status = table_->Insert(task); !status.ok()) return Named(status);
+  const TaskId made = task->id();
+  {
+    const MutexLock lock(mutex_);
+    inside_ += 1 + queued.size();  // OnFinish leaves, and each job
+  }
+  task->self = task;
+  Figures& figures = kind == TaskKind::kLoad ? loads_ : dumps_;
+  figures.tasks.Add();
+  *id = made;
+  if (queued.empty()) {
+    task->EndEmpty();
+    return Status::Ok();
+  }
+  if (desc.timeout_ms > 0) {
+    task->timer =
+        runtime().timer().Schedule(task->deadline, [this, weak = std::weak_ptr<CacheTask>(task)] {
+          if (const auto late = weak.lock()) {
+            late->Stop(Status::Error(Code::kTimeout,
+                                     "the task's deadline passed before this shard had moved"));
+          }
+        });
+  }
+  const Lane lane = kind == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
+  if (!runtime().pool().Push(queued, lane, desc.priority)) {
+    *id = 0;
+    table_->Remove(made);
+    if (task->timer != 0) runtime().timer().Cancel(task->timer);
+    task->self.reset();
+    const MutexLock lock(mutex_);
+    inside_ -= 1 + queued.size();
+    return Status::Error(Code::kLimit,
+                         "Cache: no worker thread could be started (limits: ulimit -u, pids "
+                         "cgroup)");
+  }
+  for (auto& job : jobs) std::ignore = job.release();  // each deletes itself
+  return Status::Ok();
+}
+
+void CacheStage::Push(const CacheTaskPtr& task, Positions positions) {
+  auto job = std::make_unique<RunJob>(*this, task, positions);
+  Job* const pushed = job.get();
+  Enter();
+  const Lane lane = task->kind() == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
+  if (runtime().pool().Push({&pushed, 1}, lane, task->priority())) {
+    std::ignore = job.release();
+    return;
+  }
+  EndAll(task, positions, Status::Error(Code::kLimit, "no worker thread could be started"));
+  Leave();
+}
+
+void CacheStage::Run(const CacheTaskPtr& task, const Positions& positions) {
+  Positions waiting;
+  for (const std::uint32_t i : positions) {
+    if (task->Waits(i)) waiting.push_back(i);
+  }
+  if (waiting.empty()) return;
+  try {
+    if (task->kind() == TaskKind::kLoad) {
+      LoadRun(task, waiting);
+    } else {
+      DumpRun(task, waiting);
+    }
+  } catch (const std::exception& error) {
+    EndAll(task, waiting, Status::Error(Code::kInternal, std::string_view(error.what())));
+  } catch (...) {  // the worker's edge
+    EndAll(task, waiting, Status::Error(Code::kInternal, "an unknown exception in a worker"));
+  }
+}
+
+void CacheStage::EndAll(const CacheTaskPtr& task, const Positions& positions,
+                        const Status& status) {
+  for (const std::uint32_t i : positions) task->EndWaiting(i, status);
+}
+
+void CacheStage::GiveUp(ShardWait wait) {
+  const bool for_a_slot = !wait.pin;
+  wait.pin.Release();
+  Reap();  // perhaps nobody will ever land it
+  if (wait.task->kind() == TaskKind::kLoad) {
+    if (EnterFill(wait.task, wait.positions)) GoPast(wait.task, wait.positions);
+    return;
+  }
+  EndAll(
+      wait.task, wait.positions,
+      Status::Error(Code::kBusy,
+                    for_a_slot ? "no slot for this block became free: all are in use, or wait to "
+                                 "be written back"
+                               : "another process is dumping this shard and has stopped"));
+}
+
+Status CacheStage::Named(const Status& status) const noexcept {
+  if (status.ok() || status.text().starts_with("Cache: ")) return status;
+  try {
+    return Status::Error(status.code, fmt::format("Cache: {}", status.text()), status.sys_errno);
+  } catch (const std::exception&) {  // out of memory for words: the bare ones will do
+    return status;
+  }
+}
+
+void CacheStage::CountEnd(const CacheTask& task, const Status& status,
+                          std::uint32_t bytes) noexcept {
+  Figures& figures = task.kind() == TaskKind::kLoad ? loads_ : dumps_;
+  figures.shards.Add();
+  if (status.ok()) {
+    figures.bytes.Add(bytes);
+  } else if (status.code == Code::kNotFound) {
+    figures.not_found.Add();
+  } else {
+    figures.errors.Add();
+  }
+}
+
+void CacheStage::TaskEnded(CacheTask& task) noexcept {
+  if (task.timer != 0) runtime().timer().Cancel(task.timer);
+  Figures& figures = task.kind() == TaskKind::kLoad ? loads_ : dumps_;
+  figures.latency.Record(Now() - task.begun);
+  Leave();
+  task.self.reset();  // whoever ended the last shard holds another reference
+}
+
+Status CacheStage::Check(TaskId task, bool* done) noexcept { return table_->Check(task, done); }
+
+Status CacheStage::Wait(TaskId task, std::uint32_t timeout_ms) noexcept {
+  return table_->Wait(task, timeout_ms);
+}
+
+void CacheStage::StopTask(const CacheTaskPtr& task, const Status& why) {
+  task->Stop(why);
+  for (const TaskId below : task->Below()) (void)CancelBelow(below);  // it may have ended
+}
+
+Status CacheStage::Cancel(TaskId id) noexcept {
+  return Guarded([&] {
+    const auto task = std::static_pointer_cast<CacheTask>(table_->Find(id));
+    if (task == nullptr) return UnknownTask(id);
+    StopTask(task, Status::Error(Code::kCancelled, "cancelled before this shard had moved"));
+    return Status::Ok();
+  });
+}
+
+// ---- upkeep
+// --------------------------------------------------------------------------------------
+
+void CacheStage::Reap() {
+  if (attachment_->Reap() == 0) return;
+  ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
+}
+
+void CacheStage::ScheduleExpiry() {
+  const MutexLock lock(mutex_);
+  if (expiry_scheduled_ || closing_.load()) return;
+  const auto age = runtime().options().incomplete_age;
+  expiry_ = runtime().timer().Schedule(Now() + std::max(age / 4, milliseconds(10)), [this] {
+    {
+      const MutexLock inner(mutex_);
+      expiry_scheduled_ = false;
+      if (closing_.load()) return;
+    }
+    if (unfinished_->Expire()) ScheduleExpiry();
+  });
+  expiry_scheduled_ = expiry_ != 0;
+}
+
+Status CacheStage::Flush(std::uint32_t timeout_ms) noexcept {
+  return Guarded([&] {
+    if (closing_.load()) return ClosedStatus();
+    if (!write_back_->Drain(Now() + milliseconds(timeout_ms))) {
+      return Status::Error(Code::kPending,
+                           fmt::format("Cache: {} blocks are not written back yet",
+                                       write_back_->Waiting() + write_back_->InFlight()));
+    }
+    return Status::Ok();
+  });
+}
+
+bool CacheStage::Close(std::uint32_t timeout_ms) noexcept {
+  const TimePoint until = Now() + milliseconds(timeout_ms);
+  if (table_.has_value()) {
+    Timer::EntryId expiry = 0;
+    {
+      const MutexLock lock(mutex_);
+      closing_.store(true);
+      expiry = expiry_;
+    }
+    if (expiry != 0) (void)runtime().timer().Cancel(expiry);
+    for (const auto& task : table_->All()) {
+      StopTask(std::static_pointer_cast<CacheTask>(task),
+               Status::Error(Code::kCancelled, "the store was closed"));
+    }
+    watch_->Stop();
+    {
+      const MutexLock lock(mutex_);
+      waiting_fills_.clear();
+    }
+    ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
+    // Some time is kept for what is cancelled then.
+    const auto kept = std::min(milliseconds(timeout_ms / 4), milliseconds(500));
+    if (!write_back_->Drain(until - kept)) {
+      log().Warning(
+          fmt::format("{} blocks were not written back in time; they stay in the ring "
+                      "for the next process",
+                      write_back_->Waiting() + write_back_->InFlight()));
+    }
+    write_back_->Stop();
+    {
+      const MutexLock lock(mutex_);
+      while (inside_ > 0) {
+        if (!left_.WaitUntil(mutex_, until) && inside_ > 0) return false;
+      }
+    }
+    runtime().timer().Barrier();
+    unfinished_->Clear();
+    watch_.reset();
+    write_back_.reset();
+    unfinished_.reset();
+    table_.reset();
+    attachment_.reset();
+  }
+  const auto rest = std::chrono::ceil<milliseconds>(until - Now());
+  return ForwardStage::Close(static_cast<std::uint32_t>(std::max(rest, milliseconds(100)).count()));
+}
+
+}  // namespace ucmstore

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cache: the stage in front. Blocks lie in a ring of slots in shared memory (shm/ring.h) that every
+// store of the same blocks on the host uses; this class moves them between caller, ring and the
+// store below.
+//
+//   load   hit: copied out of the slot. Miss: one process fills the slot from below, shard by shard
+//          as they are asked for, and all who want the shard wait for it. What cannot be had from
+//          the ring in time (every slot in use; the filler has stopped) goes past it: straight from
+//          below to the caller.
+//   dump   copied into a slot that any process may add to; the last shard makes the block visible
+//          and dirty, and whoever landed it writes it back.
+//   lookup one probe a block; what is not here is asked below.
+//
+// No call and no worker waits for another process or for I/O: shards that wait for a slot's shard
+// are kept by Watch, blocks that wait for the medium by WriteBack, and I/O below comes back by
+// callback. Thread-safety: StoreV1's.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "shm/attachment.h"
+#include "store/cache/cache_task.h"
+#include "store/cache/unfinished.h"
+#include "store/cache/watch.h"
+#include "store/cache/write_back.h"
+#include "task/forward_stage.h"
+#include "task/task_table.h"
+
+namespace ucmstore {
+
+class CacheStage final : public ForwardStage {
+ public:
+  CacheStage() : ForwardStage("Cache") {}
+  ~CacheStage() override;
+
+  Status Lookup(const LookupDesc& desc, std::uint8_t* found) noexcept override;
+  Status Load(const TaskDesc& desc, TaskId* task) noexcept override;
+  Status Dump(const TaskDesc& desc, TaskId* task) noexcept override;
+  Status Check(TaskId task, bool* done) noexcept override;
+  Status Wait(TaskId task, std::uint32_t timeout_ms) noexcept override;
+  Status Cancel(TaskId task) noexcept override;
+  [[nodiscard]] bool Close(std::uint32_t timeout_ms) noexcept override;
+  void VisitMetrics(void* ctx, void (*metric)(void* ctx, const MetricV1* metric)) noexcept override;
+  // FlushTableV1.
+  Status Flush(std::uint32_t timeout_ms) noexcept;
+
+ protected:
+  Status Open(const StageSetup& setup) override;
+
+ private:
+  friend class CacheTask;
+  friend class Watch;
+  friend class WriteBack;
+  class RunJob;
+  class Fill;
+  class Past;
+
+  // Shards of one block, by their positions in the task.
+  using Positions = std::vector<std::uint32_t>;
+
+  // ---- cache_stage.cc: calls and tasks ----
+  Status Begin(TaskKind kind, const TaskDesc& desc, TaskId* id);
+  Status LookupHere(const LookupDesc& desc, std::uint8_t* found);
+  Status LookupBelow(const LookupDesc& desc, std::uint8_t* found);
+  // Queues the shards to be looked at (again). Ends them if there is no worker.
+  void Push(const CacheTaskPtr& task, Positions positions);
+  void Run(const CacheTaskPtr& task, const Positions& positions);
+  void StopTask(const CacheTaskPtr& task, const Status& why);
+  void TaskEnded(CacheTask& task) noexcept;
+  void CountEnd(const CacheTask& task, const Status& status, std::uint32_t bytes) noexcept;
+  [[nodiscard]] Status Named(const Status& status) const noexcept;
+  void EndAll(const CacheTaskPtr& task, const Positions& positions, const Status& status);
+  // Counts what uses the stage on other threads; Close waits until nobody does.
+  void Enter();
+  void Leave();
+  [[nodiscard]] Ring& ring() noexcept { return attachment_->ring(); }
+  [[nodiscard]] bool BelowHas(const BlockId& block);
+  // Shards that have waited too long for another process, or for a slot.
+  void GiveUp(ShardWait wait);
+  // Erases the traces of dead processes and takes over what they had not written back.
+  void Reap();
+  void Expire();
+  void ScheduleExpiry();
+
+  // ---- load_flow.cc ----
+  void LoadRun(const CacheTaskPtr& task, const Positions& positions);
+  void LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& positions, bool may_fill);
+  void Deliver(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin);
+  // At most kMaxFills tasks below at once, so that its table never overflows. False: these shards
+  // wait their turn, without a slot, and are then looked at again.
+  [[nodiscard]] bool EnterFill(const CacheTaskPtr& task, const Positions& positions);
+  void LeaveFill();
+  void BeginFill(Pin pin, const CacheTaskPtr& task, Positions positions);
+  void EndFill(Fill& fill, TaskId below);
+  // Past the ring: straight between the caller's memory and the store below. Requires: EnterFill
+  // returned true; LeaveFill is seen to.
+  void GoPast(const CacheTaskPtr& task, const Positions& positions);
+  void EndPast(Past& past, TaskId below);
+
+  // ---- dump_flow.cc ----
+  void DumpRun(const CacheTaskPtr& task, const Positions& positions);
+  // True: dealt with. False: look at the slot again.
+  bool DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& positions);
+  bool DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task, const Positions& positions);
+  void DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Positions& positions);
+  void DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions);
+  // They are looked at again when something in the ring has changed; in the end they are kBusy.
+  void WaitForAChange(const CacheTaskPtr& task, const Positions& positions);
+  [[nodiscard]] bool IsWholeBlock(const CacheTask& task, const Positions& positions) const;
+  [[nodiscard]] std::vector<std::uint32_t> IndexesOf(const CacheTask& task,
+                                                     const Positions& positions) const;
+
+  static constexpr std::uint32_t kMaxFills = 256;
+
+  std::shared_ptr<Attachment> attachment_;
+  std::optional<TaskTable> table_;
+  std::optional<Unfinished> unfinished_;
+  std::optional<Watch> watch_;
+  std::optional<WriteBack> write_back_;
+  bool through_ = false;
+
+  Mutex mutex_;
+  CondVar left_;
+  std::uint64_t inside_ UCMSTORE_GUARDED_BY(mutex_) = 0;
+  bool expiry_scheduled_ UCMSTORE_GUARDED_BY(mutex_) = false;
+  Timer::EntryId expiry_ UCMSTORE_GUARDED_BY(mutex_) = 0;
+  std::uint32_t fills_ UCMSTORE_GUARDED_BY(mutex_) = 0;
+  std::deque<std::pair<CacheTaskPtr, Positions>> waiting_fills_ UCMSTORE_GUARDED_BY(mutex_);
+  std::atomic<bool> closing_{false};
+
+  struct Figures {
+    Counter tasks, shards, bytes, errors, not_found;
+    Histogram latency;
+  };
+  Figures loads_, dumps_;
+  Counter lookup_calls_, lookup_blocks_, lookup_hits_memory_, lookup_hits_below_, lookup_misses_;
+  Counter lookup_errors_;
+  Counter load_hit_shards_, load_filled_shards_, load_joined_shards_, load_past_shards_;
+  Counter dump_past_shards_, dump_waits_for_room_;
+};
+
+}  // namespace ucmstore

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The way of a dump: into a slot, where the last shard makes the block visible; past the ring where
+// there is no slot; nowhere if the block is visible already.
+#include <algorithm>
+#include <chrono>
+
+#include "store/cache/cache_stage.h"
+#include "task/segments.h"
+
+namespace ucmstore {
+namespace {
+
+constexpr int kLooks = 8;               // at a slot that changes under the dump's hands
+constexpr milliseconds kPatience{100};  // with another process that copies in the same shard
+constexpr milliseconds kPatienceForSlot{10'000};  // with a ring full of dirty blocks
+
+std::uint32_t BytesOf(const Shard& shard) {
+  return static_cast<std::uint32_t>(TotalBytes({shard.segments, shard.segment_count}));
+}
+
+void EndAsDumped(const CacheTaskPtr& task, const std::vector<std::uint32_t>& positions) {
+  for (const std::uint32_t i : positions) {
+    task->EndWaiting(i, Status::Ok(), BytesOf(task->shards()[i]));
+  }
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> CacheStage::IndexesOf(const CacheTask& task,
+                                                 const Positions& positions) const {
+  std::vector<std::uint32_t> indexes;
+  for (const std::uint32_t i : positions) indexes.push_back(task.shards()[i].index);
+  return indexes;
+}
+
+bool CacheStage::IsWholeBlock(const CacheTask& task, const Positions& positions) const {
+  std::vector<bool> given(setup().shards_per_block);
+  for (const std::uint32_t i : positions) given[task.shards()[i].index] = true;
+  return std::ranges::all_of(given, [](bool one) { return one; });
+}
+
+void CacheStage::DumpRun(const CacheTaskPtr& task, const Positions& positions) {
+  const BlockId block = task->shards()[positions.front()].block;
+  for (int looks = 0; looks < kLooks; ++looks) {
+    if (Pin pin = ring().Find(block)) {
+      if (DumpInto(std::move(pin), task, positions)) return;
+      continue;
+    }
+    // Of a visible block a part may be dumped again: then nothing is to be assembled.
+    if (!IsWholeBlock(*task, positions) && BelowHas(block)) {
+      unfinished_->Forget(block);
+      EndAsDumped(task, positions);
+      return;
+    }
+    if (unfinished_->AreLate(block, IndexesOf(*task, positions))) {
+      EndAll(task, positions,
+             Status::Error(Code::kAborted,
+                           "this block was given up while it was incomplete; dump all of it"));
+      return;
+    }
+    Ring::Claim claim = ring().ClaimFor(block, Ring::Purpose::kAssemble);
+    if (!claim.pin) {
+      DumpWithoutSlot(task, positions);
+      return;
+    }
+    if (DumpInto(std::move(claim.pin), task, positions)) return;
+  }
+  EndAll(task, positions,
+         Status::Error(Code::kBusy, "the block's slot changes hands again and again"));
+}
+
+bool CacheStage::DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& positions) {
+  const SlotState state = ring().WordOf(pin).state();
+  if (state == SlotState::kAssembling) {
+    DumpIntoAssembling(std::move(pin), task, positions);
+    return true;
+  }
+  const BlockId block = task->shards()[positions.front()].block;
+  if (state >= SlotState::kClean) return DumpIntoVisible(pin, task, positions);
+  // Being filled, so it was below not long ago.
+  if (BelowHas(block)) {
+    EndAsDumped(task, positions);
+    return true;
+  }
+  const std::uint64_t generation = pin.generation();
+  ring().Discard(std::move(pin));
+  const Pin still = ring().Find(block);
+  if (!still || still.generation() != generation) return false;
+  // Somebody is loading it, and will soon find that it is gone.
+  WaitForAChange(task, positions);
+  return true;
+}
+
+bool CacheStage::DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task,
+                                 const Positions& positions) {
+  const BlockId block = task->shards()[positions.front()].block;
+  unfinished_->Forget(block);
+  // Removed below since it came here: what is confirmed now must get there again.
+  if (ring().WordOf(pin).state() == SlotState::kClean && !BelowHas(block) && ring().Rewrite(pin)) {
+    if (through_) write_back_->Follow(pin.slot(), task, positions);
+    write_back_->Add(pin.slot());
+    if (through_) return true;
+  }
+  EndAsDumped(task, positions);
+  return true;
+}
+
+void CacheStage::DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Positions& positions) {
+  const BlockId block = task->shards()[positions.front()].block;
+  Positions moved;
+  Positions there;
+  std::vector<ShardWait> waits;
+  bool complete = false;
+  for (const std::uint32_t i : positions) {
+    const Shard& shard = task->shards()[i];
+    if (ring().BeginShard(pin, shard.index)) {
+      if (!task->BeginMove(i)) {
+        ring().AbandonShard(pin, shard.index);
+        continue;
+      }
+      const std::uint32_t bytes = BytesOf(shard);
+      (void)Gather({shard.segments, shard.segment_count}, {ring().DataOf(pin, shard.index), bytes});
+      complete = ring().LandShard(pin, shard.index, bytes) || complete;
+      moved.push_back(i);
+    } else if (ring().ShardState(pin, shard.index) == kShardLanded) {
+      there.push_back(i);
+    } else {
+      const bool ours = ring().IsMine(ring().ShardState(pin, shard.index));
+      waits.push_back(
+          {.task = task,
+           .positions = {i},
+           .pin = pin.Another(),
+           .shard = shard.index,
+           .give_up = ours ? TimePoint::max() : std::chrono::steady_clock::now() + kPatience});
+    }
+  }
+  if (complete) {
+    unfinished_->Forget(block);
+    if (through_) {
+      for (const std::uint32_t i : moved) task->EndMove(i);
+      write_back_->Follow(pin.slot(), task, moved);
+      moved.clear();
+    }
+    write_back_->Add(pin.slot());
+  } else if (!moved.empty()) {
+    unfinished_->Note(block, pin, IndexesOf(*task, moved));
+    ScheduleExpiry();
+  }
+  for (const std::uint32_t i : moved) task->EndMoved(i, Status::Ok(), BytesOf(task->shards()[i]));
+  EndAsDumped(task, there);
+  for (ShardWait& wait : waits) {
+    const Positions its = wait.positions;
+    if (Status status = watch_->Add(wait); !status.ok()) EndAll(task, its, status);
+  }
+}
+
+void CacheStage::DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions) {
+  Reap();
+  if (IsWholeBlock(*task, positions)) {
+    if (EnterFill(task, positions)) GoPast(task, positions);
+    return;
+  }
+  // Parts must meet in one place, and below they would not meet those of other processes.
+  dump_waits_for_room_.Add();
+  WaitForAChange(task, positions);
+}
+
+void CacheStage::WaitForAChange(const CacheTaskPtr& task, const Positions& positions) {
+  ShardWait wait{.task = task,
+                 .positions = positions,
+                 .pin = {},
+                 .shard = 0,
+                 .give_up = std::min(task->deadline, task->begun + kPatienceForSlot)};
+  if (Status status = watch_->Add(wait); !status.ok()) EndAll(task, positions, status);
+}
+
+}  // namespace ucmstore

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The way of a load: out of a slot, into a slot from below, or past the ring.
+#include <algorithm>
+#include <chrono>
+
+#include "store/cache/cache_stage.h"
+
+namespace ucmstore {
+namespace {
+
+// Whoever waits for another process's fill goes past the ring after this: it may have stopped.
+constexpr milliseconds kPatience{100};
+
+// A failure that everybody who waits for the shard would get, too.
+bool IsShared(Code code) noexcept {
+  return code == Code::kNotFound || code == Code::kCorruption || code == Code::kIoError;
+}
+
+Status StatusOf(const ShardResult& result, const Status& first) {
+  if (result.code == Code::kOk) return Status::Ok();
+  if (result.code == first.code) return first;
+  return Status::Error(result.code, CodeName(result.code), result.sys_errno);
+}
+
+}  // namespace
+
+// Shards of one slot on their way in from below.
+class CacheStage::Fill {
+ public:
+  Fill(CacheStage& owner, Pin its_pin, CacheTaskPtr its_task, Positions its_positions)
+      : stage(owner),
+        pin(std::move(its_pin)),
+        task(std::move(its_task)),
+        positions(std::move(its_positions)),
+        results(positions.size()) {
+    const BlockId block = task->shards()[positions.front()].block;
+    segments_.reserve(positions.size());
+    for (const std::uint32_t i : positions) {
+      const std::uint32_t index = task->shards()[i].index;
+      segments_.push_back(
+          {.data = stage.ring().DataOf(pin, index), .size = owner.setup().shard_size});
+      shards_.push_back(
+          {.block = block, .segments = &segments_.back(), .segment_count = 1, .index = index});
+    }
+  }
+
+  // No deadline: the slot shields the caller, and others may want the shard.
+  [[nodiscard]] TaskDesc desc() {
+    TaskDesc desc;
+    desc.shards = shards_.data();
+    desc.results = results.data();
+    desc.shard_count = static_cast<std::uint32_t>(shards_.size());
+    desc.priority = task->priority();
+    desc.tenant = task->tenant;
+    desc.on_done = [](void* ctx, TaskId below) {
+      const std::unique_ptr<Fill> self(static_cast<Fill*>(ctx));
+      CacheStage& owner = self->stage;
+      owner.EndFill(*self, below);
+      self->task.reset();
+      owner.Leave();
+    };
+    desc.on_done_ctx = this;
+    return desc;
+  }
+
+  CacheStage& stage;
+  Pin pin;
+  CacheTaskPtr task;
+  const Positions positions;
+  std::vector<ShardResult> results;
+
+ private:
+  std::vector<Segment> segments_;
+  std::vector<Shard> shards_;
+};
+
+// Shards on their way between the caller's memory and the store below.
+class CacheStage::Past {
+ public:
+  Past(CacheStage& owner, CacheTaskPtr its_task, Positions its_positions)
+      : stage(owner),
+        task(std::move(its_task)),
+        positions(std::move(its_positions)),
+        results(positions.size()) {
+    for (const std::uint32_t i : positions) shards_.push_back(task->shards()[i]);
+  }
+
+  [[nodiscard]] TaskDesc desc() {
+    TaskDesc desc;
+    desc.shards = shards_.data();
+    desc.results = results.data();
+    desc.shard_count = static_cast<std::uint32_t>(shards_.size());
+    desc.timeout_ms = task->TimeoutLeft();
+    desc.priority = task->priority();
+    desc.tenant = task->tenant;
+    desc.on_done = [](void* ctx, TaskId below) {
+      const std::unique_ptr<Past> self(static_cast<Past*>(ctx));
+      CacheStage& owner = self->stage;
+      owner.EndPast(*self, below);
+      self->task.reset();
+      owner.Leave();
+    };
+    desc.on_done_ctx = this;
+    return desc;
+  }
+
+  CacheStage& stage;
+  CacheTaskPtr task;
+  const Positions positions;
+  std::vector<ShardResult> results;
+
+ private:
+  std::vector<Shard> shards_;
+};
+
+// ---- out of a slot
+// -------------------------------------------------------------------------------
+
+void CacheStage::LoadRun(const CacheTaskPtr& task, const Positions& positions) {
+  const BlockId block = task->shards()[positions.front()].block;
+  Pin pin = ring().Find(block);
+  if (pin && ring().WordOf(pin).complete()) {
+    LoadFrom(std::move(pin), task, positions, false);
+    return;
+  }
+  // Something may have to come from below.
+  if (!EnterFill(task, positions)) return;
+  if (!pin) {
+    pin = ring().ClaimFor(block, Ring::Purpose::kFill).pin;
+    if (!pin) Reap();
+  }
+  // A block that is being assembled is not visible; below there may be an older dump of it.
+  if (!pin || ring().WordOf(pin).state() == SlotState::kAssembling) {
+    pin.Release();
+    GoPast(task, positions);
+    return;
+  }
+  LoadFrom(std::move(pin), task, positions, true);
+}
+
+void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& positions,
+                          bool may_fill) {
+  Positions here;
+  Positions missing;
+  std::vector<ShardWait> waits;
+  for (const std::uint32_t i : positions) {
+    const std::uint32_t shard = task->shards()[i].index;
+    if (ring().ShardState(pin, shard) == kShardLanded) {
+      here.push_back(i);
+    } else if (may_fill && ring().BeginShard(pin, shard)) {
+      missing.push_back(i);
+    } else if (ring().ShardState(pin, shard) == kShardLanded) {
+      here.push_back(i);
+    } else {
+      const bool ours = ring().IsMine(ring().ShardState(pin, shard));
+      waits.push_back(
+          {.task = task,
+           .positions = {i},
+           .pin = pin.Another(),
+           .shard = shard,
+           .give_up = ours ? TimePoint::max() : std::chrono::steady_clock::now() + kPatience});
+    }
+  }
+  load_hit_shards_.Add(here.size());
+  load_filled_shards_.Add(missing.size());
+  load_joined_shards_.Add(waits.size());
+  if (!missing.empty()) {
+    BeginFill(pin.Another(), task, std::move(missing));
+  } else if (may_fill) {
+    LeaveFill();
+  }
+  if (!here.empty() && task->shards()[here.front()].segment_count > 0) {
+    if (ring().WordOf(pin).chance() == 0) ring().Touch(pin);
+  }
+  for (const std::uint32_t i : here) Deliver(task, i, pin);
+  for (ShardWait& wait : waits) {
+    const Positions its = wait.positions;
+    if (Status status = watch_->Add(wait); !status.ok()) EndAll(task, its, status);
+  }
+}
+
+void CacheStage::Deliver(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin) {
+  if (!task->BeginMove(position)) return;
+  const Shard& shard = task->shards()[position];
+  const std::uint32_t length = ring().LengthOf(pin, shard.index);
+  ShardIo io(shard.index, {shard.segments, shard.segment_count});
+  if (io.prefetch()) {
+    io.Succeed(length);
+  } else {
+    io.Deliver({ring().DataOf(pin, shard.index), length});
+  }
+  task->EndMoved(position, io.status(), io.stored_bytes());
+}
+
+// ---- into a slot
+// ---------------------------------------------------------------------------------
+
+bool CacheStage::EnterFill(const CacheTaskPtr& task, const Positions& positions) {
+  const MutexLock lock(mutex_);
+  if (fills_ < kMaxFills) {
+    ++fills_;
+    return true;
+  }
+  if (!closing_.load()) waiting_fills_.emplace_back(task, positions);
+  return false;
+}
+
+void CacheStage::LeaveFill() {
+  std::pair<CacheTaskPtr, Positions> next;
+  {
+    const MutexLock lock(mutex_);
+    --fills_;
+    if (waiting_fills_.empty()) return;
+    next = std::move(waiting_fills_.front());
+    waiting_fills_.pop_front();
+  }
+  Push(next.first, std::move(next.second));
+}
+
+void CacheStage::BeginFill(Pin pin, const CacheTaskPtr& task, Positions positions) {
+  Enter();
+  auto fill = std::make_unique<Fill>(*this, std::move(pin), task, std::move(positions));
+  const TaskDesc desc = fill->desc();
+  TaskId id = 0;
+  Fill* const sent = fill.release();  // its callback deletes it, maybe before Load returns
+  const Status status = below().Load(desc, &id);
+  if (status.ok()) return;
+  fill.reset(sent);
+  for (const std::uint32_t i : fill->positions) {
+    ring().AbandonShard(fill->pin, task->shards()[i].index);
+  }
+  EndAll(task, fill->positions, status);
+  fill.reset();
+  LeaveFill();
+  Leave();
+}
+
+void CacheStage::EndFill(Fill& fill, TaskId below_id) {
+  const Status first = below().Wait(below_id, 0);  // retires it; here it is seen as ended
+  bool landed = false;
+  for (std::size_t k = 0; k < fill.positions.size(); ++k) {
+    const std::uint32_t shard = fill.task->shards()[fill.positions[k]].index;
+    const ShardResult& result = fill.results[k];
+    if (result.code == Code::kOk) {
+      (void)ring().LandShard(fill.pin, shard, result.bytes);
+      landed = true;
+      continue;
+    }
+    const Status status = StatusOf(result, first);
+    if (IsShared(result.code)) {
+      for (const ShardWait& wait : watch_->Take(fill.pin, shard)) {
+        EndAll(wait.task, wait.positions, status);
+      }
+    }
+    ring().AbandonShard(fill.pin, shard);
+  }
+  for (std::size_t k = 0; k < fill.positions.size(); ++k) {
+    if (fill.results[k].code == Code::kOk) Deliver(fill.task, fill.positions[k], fill.pin);
+  }
+  // A slot with nothing in it is of no use to anybody. It goes before the task ends: whoever dumps
+  // the block next finds the way free.
+  if (!landed && ring().IsBare(fill.pin)) ring().Discard(std::move(fill.pin));
+  fill.pin.Release();
+  for (std::size_t k = 0; k < fill.positions.size(); ++k) {
+    if (fill.results[k].code == Code::kOk) continue;
+    fill.task->EndWaiting(fill.positions[k], StatusOf(fill.results[k], first));
+  }
+  LeaveFill();
+}
+
+// ---- past the ring
+// -------------------------------------------------------------------------------
+
+void CacheStage::GoPast(const CacheTaskPtr& task, const Positions& positions) {
+  Positions moving;
+  for (const std::uint32_t i : positions) {
+    if (task->BeginMove(i)) moving.push_back(i);
+  }
+  if (moving.empty()) {
+    LeaveFill();
+    return;
+  }
+  (task->kind() == TaskKind::kLoad ? load_past_shards_ : dump_past_shards_).Add(moving.size());
+  Enter();
+  auto past = std::make_unique<Past>(*this, task, std::move(moving));
+  const TaskDesc desc = past->desc();
+  TaskId id = 0;
+  Past* const sent = past.release();  // its callback deletes it, maybe before the call returns
+  const Status status =
+      task->kind() == TaskKind::kLoad ? below().Load(desc, &id) : below().Dump(desc, &id);
+  if (!status.ok()) {
+    past.reset(sent);
+    for (const std::uint32_t i : past->positions) task->EndMoved(i, status, 0);
+    past.reset();
+    LeaveFill();
+    Leave();
+    return;
+  }
+  task->AddBelow(id);
+  // Stopped in between: whoever stopped it did not see it.
+  if (task->stopped() != Code::kOk) (void)CancelBelow(id);
+}
+
+void CacheStage::EndPast(Past& past, TaskId below_id) {
+  const Status first = below().Wait(below_id, 0);
+  past.task->RemoveBelow(below_id);
+  for (std::size_t k = 0; k < past.positions.size(); ++k) {
+    const ShardResult& result = past.results[k];
+    past.task->EndMoved(past.positions[k], StatusOf(result, first), result.bytes);
+  }
+  LeaveFill();
+}
+
+}  // namespace ucmstore
