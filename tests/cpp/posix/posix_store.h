@@ -34,6 +34,7 @@ struct PosixConfig {
   std::vector<std::uint8_t> own_fingerprint;  // 32 of them
   std::uint32_t workers = 4;
   FileSystem* fs = &FileSystem::Real();
+  const Clock* clock = nullptr;
 };
 
 // Keeps the lines that a store logs.
@@ -106,7 +107,7 @@ class PosixStore final : public TestStore {
  private:
   explicit PosixStore(const PosixConfig& config)
       : runtime_(std::make_unique<Runtime>(
-            RuntimeOptions{.workers = config.workers, .log_sink = &sink_})),
+            RuntimeOptions{.workers = config.workers, .log_sink = &sink_, .clock = config.clock})),
         stage_(std::make_unique<PosixStage>(*config.fs)) {}
 
   Status Setup(const PosixConfig& config) {

@@ -64,7 +64,7 @@ class Finder::Assistant final : public Job {
   std::shared_ptr<Batch> batch_;
 };
 
-Finder::Finder(std::vector<Root*> roots, ThreadPool& pool, const Clock& clock, Log& log)
+Finder::Finder(std::vector<RootSlot*> roots, ThreadPool& pool, const Clock& clock, Log& log)
     : roots_(std::move(roots)),
       pool_(pool),
       clock_(clock),
@@ -72,7 +72,7 @@ Finder::Finder(std::vector<Root*> roots, ThreadPool& pool, const Clock& clock, L
       usual_helpers_(std::clamp(std::thread::hardware_concurrency(), 2U, kMaxHelpers + 1) - 1) {}
 
 int Finder::FindOne(const BlockId& id) const noexcept {
-  const Root* root = roots_[ChooseRoot(id, static_cast<std::uint32_t>(roots_.size()))];
+  const Root* root = roots_[ChooseRoot(id, static_cast<std::uint32_t>(roots_.size()))]->Need();
   if (root == nullptr) return 0;
   FileStat stat;
   const Name name = BlockName(id, root->prefix_digits());

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "store/posix/root.h"
+#include "store/posix/root_slot.h"
 #include "task/thread_pool.h"
 #include "ucmstore/types.h"
 
@@ -23,8 +23,8 @@ namespace ucmstore {
 
 class Finder {
  public:
-  // One root for each of the list; null: it is dead, and its blocks are absent.
-  Finder(std::vector<Root*> roots, ThreadPool& pool, const Clock& clock, Log& log);
+  // The blocks of a dead root are absent.
+  Finder(std::vector<RootSlot*> roots, ThreadPool& pool, const Clock& clock, Log& log);
 
   // As TerminalStage::Find. An error only if nothing could be learnt at all.
   Status Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found);
@@ -44,7 +44,7 @@ class Finder {
   bool WorkOnce(Batch& batch) const noexcept;
   void WorkTogether(const std::shared_ptr<Batch>& batch, std::uint32_t helpers);
 
-  const std::vector<Root*> roots_;
+  const std::vector<RootSlot*> roots_;
   ThreadPool& pool_;
   const Clock& clock_;
   Log& log_;

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 
+#include "base/hex.h"
 #include "base/mutex.h"
 #include "store/posix/block_reader.h"
 #include "store/posix/block_writer.h"
@@ -158,9 +159,9 @@ Status PosixStage::Open(const StageSetup& setup) {
   if (status.ok()) status = OpenRoots(setup);
   if (!status.ok()) return status;
   footers_.emplace(static_cast<std::size_t>(setup.Int("footer_cache_entries")));
-  std::vector<Root*> roots;
+  std::vector<RootSlot*> roots;
   roots.reserve(roots_.size());
-  for (const OneRoot& one : roots_) roots.push_back(one.root.get());
+  for (const auto& slot : roots_) roots.push_back(slot.get());
   finder_.emplace(std::move(roots), runtime().pool(), runtime().clock(), log());
   Announce(setup);
   ReapInBackground();
@@ -172,45 +173,53 @@ Status PosixStage::OpenRoots(const StageSetup& setup) {
   Status first_dead;
   std::size_t alive = 0;
   for (const std::string& path : paths) {
-    Result<std::unique_ptr<Root>> root = Root::Open(fs_, OptionsOf(setup, path));
-    if (root) {
+    RootSlot& slot = *roots_.emplace_back(std::make_unique<RootSlot>(fs_, OptionsOf(setup, path)));
+    Status status = slot.Open();
+    if (status.ok()) {
       ++alive;
-      roots_.push_back({std::move(*root), Status::Ok()});
+      status = AcceptRoot(*slot.root());
+      if (!status.ok()) return status;
       continue;
     }
-    if (!IsDead(root.error().code) || paths.size() == 1) return root.error();
-    if (first_dead.ok()) first_dead = root.error();
-    roots_.push_back({nullptr, root.error()});
+    if (!IsDead(status.code) || paths.size() == 1) return status;
+    if (first_dead.ok()) first_dead = status;
   }
-  return alive == 0 ? first_dead : CheckRoots();
+  if (alive == 0) return first_dead;
+  for (const auto& slot : roots_) {
+    if (slot->root() != nullptr) continue;
+    slot->HealBy(runtime().pool(), runtime().clock(), [this](Root& root) {
+      Status status = AcceptRoot(root);
+      if (status.ok()) log().Info([&] { return root.PathOf("") + ": this root is back"; });
+      return status;
+    });
+  }
+  return Status::Ok();
 }
 
 // Two paths to one folder would give a block two homes, each hidden from a store that names one.
-Status PosixStage::CheckRoots() {
-  for (std::size_t i = 0; i < roots_.size(); ++i) {
-    for (std::size_t k = 0; k < i; ++k) {
-      if (!roots_[i].root || !roots_[k].root) continue;
-      if (roots_[i].root->file().root_id != roots_[k].root->file().root_id) continue;
-      return Status::Error(
-          Code::kInvalidArgument,
-          fmt::format("roots: {} and {} are the same folder", roots_[k].root->options().path,
-                      roots_[i].root->options().path));
-    }
+Status PosixStage::AcceptRoot(const Root& root) {
+  const MutexLock lock(accepted_mutex_);
+  for (const Accepted& other : accepted_) {
+    if (other.root_id != root.file().root_id) continue;
+    return Status::Error(Code::kInvalidArgument, fmt::format("roots: {} and {} are the same folder",
+                                                             other.path, root.options().path));
   }
+  accepted_.push_back({.root_id = root.file().root_id, .path = root.options().path});
   return Status::Ok();
 }
 
 // What an operator must know, said once.
 void PosixStage::Announce(const StageSetup& setup) {
-  for (const OneRoot& one : roots_) {
-    if (!one.root) {
+  for (const auto& slot : roots_) {
+    const Root* root = slot->root();
+    if (root == nullptr) {
       log().Error(
-          fmt::format("{}; the store goes on without this root: its blocks are misses, "
-                      "dumps of them fail",
-                      one.why.text()));
-    } else if (!one.root->buffered_reason().empty()) {
+          fmt::format("{}; the store goes on without this root, and tries it again: its blocks "
+                      "are misses, dumps of them fail",
+                      slot->why().text()));
+    } else if (!root->buffered_reason().empty()) {
       log().Warning(fmt::format("{}: no direct I/O here ({}); going through the page cache",
-                                one.root->PathOf(""), one.root->buffered_reason()));
+                                root->PathOf(""), root->buffered_reason()));
     }
   }
   if (setup.Size("capacity") == 0) {
@@ -224,15 +233,15 @@ void PosixStage::Announce(const StageSetup& setup) {
 }
 
 void PosixStage::ReapInBackground() {
-  for (const OneRoot& one : roots_) {
-    if (!one.root) continue;
-    auto job = std::make_unique<ReapJob>(*one.root, counters_, log());
+  for (const auto& slot : roots_) {
+    if (slot->root() == nullptr) continue;
+    auto job = std::make_unique<ReapJob>(*slot->root(), counters_, log());
     if (job->Look() && job->Start(runtime().pool())) reaping_.push_back(std::move(job));
   }
 }
 
-PosixStage::OneRoot& PosixStage::RootOf(const BlockId& block) noexcept {
-  return roots_[ChooseRoot(block, static_cast<std::uint32_t>(roots_.size()))];
+RootSlot& PosixStage::SlotOf(const BlockId& block) noexcept {
+  return *roots_[ChooseRoot(block, static_cast<std::uint32_t>(roots_.size()))];
 }
 
 Status PosixStage::Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) {
@@ -240,18 +249,20 @@ Status PosixStage::Find(std::span<const BlockId> blocks, std::uint32_t flags, st
 }
 
 void PosixStage::Read(const BlockId& block, std::span<ShardIo> shards) {
-  const OneRoot& one = RootOf(block);
-  if (!one.root) {
-    for (ShardIo& shard : shards) shard.Fail(one.why);
+  RootSlot& slot = SlotOf(block);
+  Root* const root = slot.Need();
+  if (root == nullptr) {
+    for (ShardIo& shard : shards) shard.Fail(slot.why());
     return;
   }
-  BlockReader(*one.root, *footers_, counters_, log()).Read(block, shards);
+  BlockReader(*root, *footers_, counters_, log()).Read(block, shards);
 }
 
 Result<std::unique_ptr<BlockWriter>> PosixStage::Create(const BlockId& block) {
-  const OneRoot& one = RootOf(block);
-  if (!one.root) return std::unexpected(one.why);
-  return std::make_unique<PosixWriter>(*one.root, block, counters_, log());
+  RootSlot& slot = SlotOf(block);
+  Root* const root = slot.Need();
+  if (root == nullptr) return std::unexpected(slot.why());
+  return std::make_unique<PosixWriter>(*root, block, counters_, log());
 }
 
 bool PosixStage::Shut(TimePoint until) {
@@ -259,10 +270,14 @@ bool PosixStage::Shut(TimePoint until) {
     if (!job->End(runtime().pool(), until)) return false;
   }
   reaping_.clear();
+  for (const auto& slot : roots_) {
+    if (!slot->End(until)) return false;
+  }
   // By the workers, since the disk may hang. A mark that stays is reaped as its writer's files are.
   if (!unmarking_) {
-    for (const OneRoot& one : roots_) {
-      if (one.root && one.root->HasWriter()) writing_.push_back(one.root.get());
+    for (const auto& slot : roots_) {
+      Root* const root = slot->root();
+      if (root != nullptr && root->HasWriter()) writing_.push_back(root);
     }
     unmarking_.emplace(runtime().pool(), writing_.size(),
                        [this](std::size_t i) { writing_[i]->RemoveWriter(); });

@@ -5,16 +5,19 @@
 // Thread-safe.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "io/file_system.h"
 #include "store/posix/counters.h"
 #include "store/posix/finder.h"
 #include "store/posix/footer_cache.h"
-#include "store/posix/root.h"
+#include "store/posix/root_slot.h"
 #include "task/in_time.h"
 #include "task/terminal_stage.h"
 
@@ -36,20 +39,22 @@ class PosixStage final : public TerminalStage {
 
  private:
   class ReapJob;
-  struct OneRoot {
-    std::unique_ptr<Root> root;  // null: dead
-    Status why;                  // if dead
+  struct Accepted {
+    std::array<std::uint8_t, 16> root_id;
+    std::string path;
   };
 
   Status OpenRoots(const StageSetup& setup);
-  Status CheckRoots();
   void Announce(const StageSetup& setup);
   void ReapInBackground();
-  OneRoot& RootOf(const BlockId& block) noexcept;
+  Status AcceptRoot(const Root& root);
+  RootSlot& SlotOf(const BlockId& block) noexcept;
 
   FileSystem& fs_;
   PosixCounters counters_;
-  std::vector<OneRoot> roots_;
+  std::vector<std::unique_ptr<RootSlot>> roots_;
+  Mutex accepted_mutex_;
+  std::vector<Accepted> accepted_ UCMSTORE_GUARDED_BY(accepted_mutex_);
   std::optional<FooterCache> footers_;
   std::optional<Finder> finder_;
   std::vector<std::unique_ptr<ReapJob>> reaping_;

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trying a root, and trying it again.
+#include "store/posix/root_slot.h"
+
+#include <utility>
+
+namespace ucmstore {
+
+Status RootSlot::Open() {
+  Result<std::unique_ptr<Root>> opened = Root::Open(fs_, options_);
+  if (opened) {
+    root_ = *std::move(opened);
+    live_.store(root_.get(), std::memory_order_release);
+    return Status::Ok();
+  }
+  const MutexLock lock(mutex_);
+  why_ = opened.error();
+  return why_;
+}
+
+void RootSlot::HealBy(ThreadPool& pool, const Clock& clock, Accept accept) {
+  pool_ = &pool;
+  clock_ = &clock;
+  accept_ = std::move(accept);
+  next_try_.store(clock.Now() + kRetryAfter);
+}
+
+Status RootSlot::why() const {
+  const MutexLock lock(mutex_);
+  return why_;
+}
+
+void RootSlot::Retry() noexcept {
+  const TimePoint next = next_try_.load(std::memory_order_relaxed);
+  if (next == TimePoint::max() || clock_->Now() < next) return;
+  const MutexLock lock(mutex_);
+  if (trying_ || closing_ || root() != nullptr) return;
+  Job* const job = this;
+  trying_ = pool_->Push({&job, 1}, Lane::kBackground);
+  next_try_.store(clock_->Now() + kRetryAfter);
+}
+
+void RootSlot::Run() noexcept {
+  Status status;
+  try {
+    status = Try();
+  } catch (...) {  // out of memory: next time, then
+    status = Status::Error(Code::kLimit, "out of memory for opening the root again");
+  }
+  const MutexLock lock(mutex_);
+  if (!status.ok()) why_ = status;
+  trying_ = false;
+  next_try_.store(clock_->Now() + kRetryAfter);
+  ended_.NotifyAll();
+}
+
+Status RootSlot::Try() {
+  Result<std::unique_ptr<Root>> opened = Root::Open(fs_, options_);
+  if (!opened) return opened.error();
+  if (Status status = accept_(**opened); !status.ok()) return status;
+  root_ = *std::move(opened);
+  live_.store(root_.get(), std::memory_order_release);
+  return Status::Ok();
+}
+
+bool RootSlot::End(TimePoint until) {
+  if (pool_ == nullptr) return true;
+  {
+    const MutexLock lock(mutex_);
+    closing_ = true;
+  }
+  const bool never_runs = pool_->Remove(*this);
+  const MutexLock lock(mutex_);
+  if (never_runs) trying_ = false;
+  while (trying_) {
+    if (!ended_.WaitUntil(mutex_, until) && trying_) return false;
+  }
+  return true;
+}
+
+}  // namespace ucmstore
