@@ -311,4 +311,13 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
   }
 }
 
+std::string PosixStage::Identity() {
+  std::string identity = "Posix";
+  for (const auto& slot : roots_) {
+    const Root* root = slot->root();
+    identity += root == nullptr ? " dead-root" : " " + ToHex(root->file().root_id);
+  }
+  return identity;
+}
+
 }  // namespace ucmstore

@@ -29,6 +29,9 @@ class PosixStage final : public TerminalStage {
   explicit PosixStage(FileSystem& fs = FileSystem::Real());
   ~PosixStage() override;
 
+  // By the roots' ids, which are the same wherever they are mounted.
+  [[nodiscard]] std::string Identity() override;
+
  protected:
   Status Open(const StageSetup& setup) override;
   Status Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) override;
