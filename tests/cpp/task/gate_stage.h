@@ -154,7 +154,7 @@ class Gate {
 // The stage with a runtime of its own, as a TestStore.
 class GateStore final : public TestStore {
  public:
-  explicit GateStore(const Geometry& geometry, RuntimeOptions options = {.workers = 2})
+  explicit GateStore(const Geometry& geometry, const RuntimeOptions& options = {.workers = 2})
       : runtime_(std::make_unique<Runtime>(options)), stage_(std::make_unique<GateStage>()) {
     SetupV1 setup;
     setup.shard_size = geometry.shard_size;
