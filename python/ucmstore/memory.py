@@ -4,11 +4,14 @@
 Accepted are objects with `data_ptr()` (torch tensors; torch itself is never imported), with a
 buffer (numpy arrays, bytearray, memoryview, mmap, …), or with `__dlpack__`, and bare addresses.
 What is not contiguous, not in host memory, read-only where a load writes, or of another size is
-refused.
+refused. Kept alive is what owns the bytes, not only the object that showed them: a tensor can be
+given another storage (`t.data = …`, `t.set_()`) while its bytes move. What nobody can keep is a
+storage that its owner resizes or moves in place.
 """
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -72,7 +75,23 @@ def _of_tensor(tensor: Any) -> _Place:
         raise ArgumentError("is not contiguous; give a contiguous copy, or its pieces")
     shape = tuple(tensor.shape) if hasattr(tensor, "shape") else ()
     rows = int(shape[0]) if len(shape) > 1 else -1
-    return _Place(tensor.data_ptr(), tensor.numel() * tensor.element_size(), rows, tensor)
+    storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else None
+    address, nbytes = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+    if storage is None:
+        return _Place(address, nbytes, rows, _exported(tensor))
+    first, size = storage.data_ptr(), storage.nbytes()
+    if nbytes > 0 and not (first <= address and address + nbytes <= first + size):
+        raise ArgumentError(f"has {nbytes} bytes, but its storage holds {size}: it was emptied")
+    return _Place(address, nbytes, rows, storage)
+
+
+def _exported(tensor: Any) -> object:
+    """The tensor, with its memory exported if it can be."""
+    if not hasattr(tensor, "__dlpack__"):
+        return tensor
+    with contextlib.suppress(BufferError, RuntimeError, TypeError, ValueError):
+        return (_capsule(tensor), tensor)
+    return tensor
 
 
 def _of_buffer(buffer: object, writable: bool) -> _Place:
@@ -80,15 +99,19 @@ def _of_buffer(buffer: object, writable: bool) -> _Place:
     return _Place(pin.address, pin.nbytes, pin.rows, pin)
 
 
+def _capsule(tensor: Any) -> object:
+    try:
+        return tensor.__dlpack__(max_version=(1, 1))
+    except TypeError:  # it is older than versions
+        return tensor.__dlpack__()
+
+
 def _of_dlpack(tensor: Any, writable: bool) -> _Place:
     # Asked before the capsule is: some frameworks would first move or copy what we then refuse.
     kind, number = tensor.__dlpack_device__() if hasattr(tensor, "__dlpack_device__") else (1, 0)
     if int(kind) not in (1, 3, 11):  # plain host memory, or pinned for CUDA or ROCm
         raise UnsupportedError(f"is on DLPack device ({int(kind)}, {number}); {_ONLY_HOST}")
-    try:
-        capsule = tensor.__dlpack__(max_version=(1, 1))
-    except TypeError:  # it is older than versions
-        capsule = tensor.__dlpack__()
+    capsule = _capsule(tensor)
     address, nbytes, rows = _core.dlpack_memory(capsule, writable)
     return _Place(address, nbytes, rows, (capsule, tensor))
 

@@ -40,6 +40,12 @@ class Store:
     [n, 16], …), which is faster. Memory is anything with `data_ptr()`, a buffer or `__dlpack__`, in
     host memory and contiguous: one object whose bytes are n rows, or a list of n objects or
     addresses. Timeouts are in seconds. All calls that may block let other threads run.
+
+    A task keeps what owns its bytes until it has ended, so that the caller may drop or refill his
+    object (`del t`, `t.data = other`). Nobody can keep a storage that is resized or moved in place
+    (`t.resize_()`, `t.untyped_storage().resize_()`, `t.share_memory_()`, `a.resize()` of numpy):
+    doing that before the task has ended frees memory that still moves. An integer is an address,
+    taken at its word: what is not there is read or written nevertheless.
     """
 
     def __init__(self, config: StoreConfig) -> None:
@@ -103,7 +109,8 @@ class Store:
         """For each id: 0 absent, 1 present in memory, 2 present below it.
 
         A hint: what is there now may be gone when it is loaded, which then says so. `touch=False`
-        does not make the blocks hotter.
+        does not make the blocks hotter. `timeout` is told to stages that can keep to it; one whose
+        lookup is a system call for each id, such as Posix, looks at all of them first.
         """
         return self._lookup(ids, touch, timeout)
 
@@ -138,8 +145,10 @@ class Store:
     ) -> Task:
         """Begin to load blocks into memory: whole ones, or with `shard` that shard of each.
 
-        `into` has room for `block_size` (with `shard`: `shard_size`) bytes for each id. `timeout`
-        is the task's own deadline, after which it ends and fails. Higher `priority` goes first.
+        `into` has room for `block_size` (with `shard`: `shard_size`) bytes for each id, and must
+        not be resized in place until the task has ended; an integer in a list is a raw address,
+        unchecked. `timeout` is the task's own deadline: what has not begun by then fails, what
+        already moves is waited for. Higher `priority` goes first.
         """
         rows, number = self._checked(ids, shard)
         wanted, what = self._row(number)
@@ -158,8 +167,10 @@ class Store:
         """Begin to store blocks from memory: whole ones, or with `shard` that shard of each.
 
         `source` has `block_size` bytes for each id; with `shard`, 1 to `shard_size`: the length of
-        a short shard is kept. A block is visible when all its shards have come. The memory must
-        not change until the task has ended.
+        a short shard is kept. A block is visible when all its shards have come. Of an id that is
+        stored already the first bytes stay: a second dump of it changes nothing. The memory must
+        not change, nor be resized in place, until the task has ended; an integer in a list is a
+        raw address, unchecked. `timeout` and `priority` as for `load`.
         """
         rows, number = self._checked(ids, shard)
         wanted, what = self._row(number)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import array
 import ctypes
+import gc
 import mmap
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 import ucmstore
-from api_support import BLOCK, SHARD, make_ids, make_rows, open_store
+from api_support import BLOCK, LONG_S, SHARD, faulty, make_ids, make_rows, open_store
 
 
 @pytest.fixture
@@ -235,6 +237,31 @@ def test_a_tensor_on_a_device_is_never_touched(store: ucmstore.Store) -> None:
 
     with pytest.raises(ucmstore.UnsupportedError, match="CUDA"):
         store.dump(make_ids(1), Cuda())
+
+
+def test_a_task_keeps_what_a_tensor_without_storage_exports() -> None:
+    """A tensor of another framework: its memory may be replaced as well."""
+
+    class Both(Tensor, Dlpack):
+        def __init__(self, owner: np.ndarray[Any, Any]) -> None:
+            Tensor.__init__(self, owner)
+            Dlpack.__init__(self, owner, versioned=True)
+
+    with faulty() as (store, fault):
+        rule = fault.arm("dump hold when=before")
+        kept = make_rows(1)
+        alive = weakref.ref(kept)
+        tensor = Both(kept)
+        del kept
+        task = store.dump(make_ids(1), tensor)
+        fault.wait_held(rule, 1)
+        tensor._owner = np.zeros(1, np.uint8)
+        gc.collect()
+        assert alive() is not None
+        fault.disarm(rule)
+        fault.release(rule)
+        task.wait(LONG_S)
+        assert alive() is None
 
 
 def test_half_a_tensor_is_named(store: ucmstore.Store) -> None:

@@ -149,7 +149,9 @@ def include_fault(path: Path, line: str) -> str | None:
     """Say what is wrong with an include in a file below src/cpp (path relative to it)."""
     match = re.match(r'#include "([^"]+)"', line)
     if not match:
-        if re.match(r"#include <(ucmstore|base|io|shm|task|pipeline|options|block_id|store)/", line):
+        if re.match(
+            r"#include <(ucmstore|base|io|shm|task|pipeline|options|block_id|store)/", line
+        ):
             return "ours are included in quotes"
         return None
     target = match.group(1)

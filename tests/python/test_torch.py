@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import ucmstore
-from api_support import BLOCK, SHARD, SHARDS, make_ids, open_store
+from api_support import BLOCK, LONG_S, SHARD, SHARDS, faulty, make_ids, make_rows, open_store
 
 torch: Any = pytest.importorskip("torch")
 
@@ -72,3 +74,43 @@ def test_what_is_no_row_of_bytes_is_refused(store: ucmstore.Store) -> None:
     with pytest.raises(ucmstore.ArgumentError, match=r"source has layout torch\.sparse_coo"):
         store.dump(ids, torch.zeros(2, BLOCK).to_sparse())
     assert store.lookup(ids).tolist() == [0, 0]
+
+
+_NEW_STORAGE: dict[str, Callable[[Any], object]] = {
+    "data": lambda tensor: setattr(tensor, "data", torch.empty(1, dtype=torch.uint8)),
+    "set_": lambda tensor: tensor.set_(),
+}
+
+
+@pytest.mark.parametrize("way", _NEW_STORAGE)
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_task_keeps_the_storage_of_a_tensor_that_got_another(way: str, listed: bool) -> None:
+    with faulty() as (store, fault):
+        ids, rows = make_ids(1), make_rows(1)
+        rule = fault.arm("dump hold when=before")
+        kept = rows.copy()
+        alive = weakref.ref(kept)
+        tensor = torch.from_numpy(kept)  # whose storage keeps the array
+        del kept
+        task = store.dump(ids, [tensor] if listed else tensor)
+        fault.wait_held(rule, 1)
+        _NEW_STORAGE[way](tensor)
+        gc.collect()
+        assert alive() is not None
+        fault.disarm(rule)
+        fault.release(rule)
+        task.wait(LONG_S)
+        assert alive() is None  # let go as soon as it was waited for
+        into = torch.zeros(1, BLOCK, dtype=torch.uint8)
+        store.load(ids, into).wait()
+        assert (into.numpy() == rows).all()
+
+
+def test_a_tensor_whose_storage_was_emptied_is_refused(store: ucmstore.Store) -> None:
+    """Its address is 0, which in raw columns says that the piece is to be skipped."""
+    ids = make_ids(1)
+    store.dump(ids, make_rows(1)).wait()
+    into = torch.zeros(BLOCK, dtype=torch.uint8)
+    into.untyped_storage().resize_(0)
+    with pytest.raises(ucmstore.ArgumentError, match="8192 bytes, but its storage holds 0"):
+        store.load(ids, into)
