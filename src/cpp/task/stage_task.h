@@ -34,6 +34,16 @@ class StageCore::BlockJob final : public Job {
   std::uint32_t count_ = 1;
 };
 
+// Aborts incomplete blocks that grew too old, in the background.
+class StageCore::ExpireJob final : public Job {
+ public:
+  explicit ExpireJob(StageCore& core) noexcept : core_(core) {}
+  void Run() noexcept override;
+
+ private:
+  StageCore& core_;
+};
+
 class StageCore::StageTask final : public Task {
  public:
   StageTask(StageCore& core, TaskKind kind, const TaskDesc& desc)

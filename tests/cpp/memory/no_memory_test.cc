@@ -9,10 +9,10 @@
 #include <stdexcept>
 
 #include "io/hooked_fs.h"
+#include "memory/scarce_memory.h"
 #include "posix/posix_store.h"
 #include "store/posix/block_writer.h"
 #include "support/eventually.h"
-#include "support/scarce_memory.h"
 #include "support/temp_dir.h"
 #include "task/gate_stage.h"
 

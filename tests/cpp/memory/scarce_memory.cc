@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Operator new with a fuse.
-#include "support/scarce_memory.h"
+#include "memory/scarce_memory.h"
 
 #include <atomic>
 #include <cstdlib>
