@@ -32,12 +32,13 @@ class Attachment {
 
  private:
   Attachment() = default;
+  [[nodiscard]] Status Join(std::unique_ptr<RingSegment> segment, milliseconds incomplete_age);
 
   std::unique_ptr<RingSegment> segment_;
   std::unique_ptr<ProcessTable> processes_;
   std::unique_ptr<Ring> ring_;
   std::atomic<bool> unlink_{false};
-  int process_ = 0;
+  std::uint64_t fork_depth_ = 0;  // of the process that made it
 };
 
 }  // namespace ucmstore
