@@ -258,7 +258,8 @@ class Store:
         """End it: cancel what has not begun, wait at most `timeout` seconds for what moves.
 
         None: what the option `close_timeout_ms` says. Raises `BusyError` if something still moved
-        then; its memory stays where it is. Closing again is nothing.
+        then; its memory stays where it is, in use until `Task.done` says otherwise. Closing again
+        is nothing.
         """
         if timeout is None:
             store = self._config.options.get("store", {})

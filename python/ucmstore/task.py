@@ -52,16 +52,39 @@ class Task:
         return self._core.id
 
     def done(self) -> bool:
-        """Whether it has ended, well or badly. Never blocks, never raises."""
-        return self._core.has_ended()
+        """Whether it has ended, well or badly, and its memory is free. Never blocks, never raises.
+
+        That a store could not be closed in time (`BusyError`) ends nothing: what still moves then
+        is not done before it really is.
+        """
+        return self._core.has_ended() and not self._outlives_its_store()
+
+    def _outlives_its_store(self) -> bool:
+        """Whether it still moves, though its store is closed and waits for nothing any more."""
+        if not (self._store.closed and self._store._core.in_its_process):
+            return False
+        try:
+            return not self._core.wait(0)
+        except ClosedError:
+            return True
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until the task has ended; `timeout` in seconds, None: as long as it takes.
 
         Raises `TimeoutError` if it is still pending then: nothing is lost, wait again. Raises
-        `TransferError` if any part of it failed. May be called again, with the same outcome.
+        `TransferError` if any part of it failed. May be called again, with the same outcome. Raises
+        `ClosedError` if the store was closed and the task still moves; `done` says when it ends.
         """
-        if not self._core.wait(timeout):
+        try:
+            ended = self._core.wait(timeout)
+        except ClosedError:
+            if not self._outlives_its_store():
+                raise
+            raise ClosedError(
+                f"task {self.id} ({self._what}) still moves, though the store was closed: its "
+                "memory may be read and written until done() is true"
+            ) from None
+        if not ended:
             raise TimeoutError(f"task {self.id} ({self._what}) is still pending after {timeout} s")
         self._raise_if_failed()
 

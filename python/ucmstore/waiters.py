@@ -34,7 +34,7 @@ class Waiters:
         future: asyncio.Future[None] = loop.create_future()
         self._add(loop, task.id, future)
         try:
-            if task.done():  # perhaps before its future was there to be woken
+            if task._core.has_ended():  # or never will, perhaps before there was a future to wake
                 self._take()
             else:
                 yield from future

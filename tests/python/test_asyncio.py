@@ -190,6 +190,34 @@ def test_a_close_wakes_who_awaits() -> None:
         asyncio.run(main())
 
 
+def test_d04_a_close_that_gave_up_wakes_who_awaits_and_says_what_moves() -> None:
+    with faulty() as (store, fault):
+        ids, rows = make_ids(1), make_rows(1)
+        store.dump(ids, rows).wait()
+        rule = fault.arm("load stuck")
+        task = store.load(ids, np.zeros_like(rows))
+        fault.wait_held(rule, 1)
+
+        async def wait() -> None:
+            await task
+
+        async def main() -> None:
+            async with asyncio.timeout(LONG_S):
+                waiting = [asyncio.create_task(wait()) for _ in range(2)]
+                await asyncio.sleep(0)
+                with pytest.raises(ucmstore.BusyError):
+                    await asyncio.to_thread(store.close, 0.05)
+                for one in (*waiting, asyncio.create_task(wait())):
+                    with pytest.raises(ucmstore.ClosedError, match="still moves"):
+                        await one
+
+        asyncio.run(main())
+        assert not task.done()
+        fault.disarm(rule)
+        fault.release(rule)
+        until(task.done, "the load has ended")
+
+
 def test_awaiting_what_has_ended_needs_no_loop_turn() -> None:
     with open_store() as store:
         task = store.dump(make_ids(1), make_rows(1))

@@ -292,6 +292,31 @@ def test_close_says_busy_when_something_cannot_end() -> None:
         until(lambda: alive() is None, "it ended after all")
 
 
+def test_d04_what_moves_after_a_close_that_gave_up_has_not_ended() -> None:
+    """Memory is free when the task says so, and not before, closed or not."""
+    with faulty() as (store, fault):
+        rule = fault.arm("load stuck")
+        ids, rows = make_ids(1), make_rows(1)
+        store.dump(ids, rows).wait()
+        task = store.load(ids, np.zeros_like(rows))
+        fault.wait_held(rule, 1)
+
+        def wait() -> None:
+            with pytest.raises(ucmstore.ClosedError, match=r"still moves.* until done\(\) is true"):
+                task.wait(LONG_S)
+
+        with running(wait), pytest.raises(ucmstore.BusyError):
+            store.close(timeout=0.05)
+        assert not task.done()
+        assert "pending" in repr(task)
+        assert (task.results.codes == Code.PENDING).all()
+        fault.disarm(rule)
+        fault.release(rule)
+        until(task.done, "the load has ended")
+        assert "ended" in repr(task)
+        assert not (task.results.codes == Code.PENDING).any()
+
+
 def test_tasks_of_many_threads() -> None:
     with open_store(workers=4) as store:
 
