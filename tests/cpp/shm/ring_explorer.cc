@@ -50,7 +50,7 @@ struct Explorer::Fiber {
   std::unique_ptr<std::byte[]> memory;
   const void* stack = nullptr;
   std::size_t stack_bytes = 0;
-  void* fake_stack = nullptr;
+  void* fake_stack = nullptr;  // AddressSanitizer's; kept from run to run, it is dear to make
   bool enabled = false;
   std::unique_ptr<Player> player;
 
@@ -75,9 +75,9 @@ struct Explorer::Fiber {
 #endif
   }
 
-  void SwitchTo(Fiber& to, [[maybe_unused]] bool for_good) {
+  void SwitchTo(Fiber& to) {
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(for_good ? nullptr : &fake_stack, to.stack, to.stack_bytes);
+    __sanitizer_start_switch_fiber(&fake_stack, to.stack, to.stack_bytes);
 #endif
     ::swapcontext(&context, &to.context);
     Entered(nullptr);
@@ -158,7 +158,7 @@ void Explorer::AtPause(const Pause& pause) {
 void Explorer::Leave(Why why) {
   why_ = why;
   Fiber& me = *fibers_[current_];
-  me.SwitchTo(*main_, why != Why::kSwitched);
+  me.SwitchTo(*main_);
 }
 
 void Explorer::Fail(std::string what) {
@@ -190,7 +190,7 @@ void Explorer::Body() {
 void Explorer::Resume(std::size_t actor) {
   current_ = actor;
   running_ = true;
-  main_->SwitchTo(*fibers_[actor], false);
+  main_->SwitchTo(*fibers_[actor]);
   running_ = false;
 }
 
@@ -203,7 +203,6 @@ void Explorer::Run() {
   scenario_->prepare(*world_);
   for (std::size_t i = 0; i < fibers_.size(); ++i) {
     Fiber& fiber = *fibers_[i];
-    fiber.fake_stack = nullptr;
     fiber.Prepare(&Body);
     fiber.enabled = true;
     fiber.player = std::make_unique<Player>(world_.get(), i, world_->arena().Join(PlaceOf(i)));

@@ -5,6 +5,7 @@
 // exhausted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <set>
@@ -16,8 +17,16 @@
 namespace ucmstore::test {
 namespace {
 
+// AddressSanitizer makes a fiber thirty times as dear, and looks for other mistakes.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int kMostPreemptions = 1;
+#else
+constexpr int kMostPreemptions = Explorer::kNoBound;
+#endif
+
 Explorer::Result Explore(const Scenario& scenario, int preemptions, int deaths,
                          Coverage* coverage = nullptr) {
+  preemptions = std::min(preemptions, kMostPreemptions);
   Explorer::Result result = Explorer().Explore(scenario, preemptions, deaths, coverage);
   EXPECT_EQ(result.failure, "") << scenario.name << ", run " << result.runs;
   return result;
