@@ -32,6 +32,14 @@ void* Allocate(std::size_t size) {
   return memory;
 }
 
+void* AllocateOrNull(std::size_t size) noexcept {
+  try {
+    return Allocate(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 void ScarceMemory::Begin(std::uint64_t left) noexcept { fuse = {round.load(), left, 0}; }
@@ -44,7 +52,15 @@ std::uint64_t ScarceMemory::Failures() noexcept { return fuse.failures; }
 // The aligned forms stay the library's: they pair with their own delete.
 void* operator new(std::size_t size) { return ucmstore::test::Allocate(size); }
 void* operator new[](std::size_t size) { return ucmstore::test::Allocate(size); }
+void* operator new(std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return ucmstore::test::AllocateOrNull(size);
+}
+void* operator new[](std::size_t size, const std::nothrow_t& /*tag*/) noexcept {
+  return ucmstore::test::AllocateOrNull(size);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t /*size*/) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t& /*tag*/) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t& /*tag*/) noexcept { std::free(memory); }
