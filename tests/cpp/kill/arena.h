@@ -27,6 +27,7 @@ struct Arena {
   std::atomic<std::uint64_t> failed;  // operations that ended in a way they must not
   std::array<std::atomic<std::uint64_t>, kMaxWorkers> operations;  // ended, by worker
   std::array<std::atomic<std::uint32_t>, kMaxWorkers> writing;     // 1 while a dump is in flight
+  std::array<std::atomic<std::uint64_t>, kMaxWorkers> kept;  // blocks confirmed and never deleted
 
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 };

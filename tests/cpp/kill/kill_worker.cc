@@ -4,7 +4,10 @@
 // rate until it is told to stop or is killed, and judges every byte it loads. Blocks are deleted
 // behind the store's back (rows C01, C02), so that there is always something to write.
 //
-//   kill_worker ARENA ROOT NUMBER SEED
+// Every now and then it dumps one that nobody deletes, and says so in the arena once that is
+// confirmed: it must never be lost.
+//
+//   kill_worker ARENA SPEC ROOT RING NUMBER SEED
 #include <filesystem>
 #include <iostream>
 #include <string>
@@ -38,6 +41,8 @@ class Worker {
         DumpShardByShard(block, kGeometry.shards_per_block - 1);  // and never the rest
       } else if (what < 10) {
         LoadWhole(block);
+      } else if (what < 11) {
+        Keep();
       } else {
         Delete(block);
       }
@@ -47,7 +52,11 @@ class Worker {
 
  private:
   void Expect(const Status& status, const char* doing) {
-    if (status.ok() || status.code == Code::kAborted || status.code == Code::kNotFound) return;
+    // Busy: a ring full of half-dumped blocks of stopped processes.
+    if (status.ok() || status.code == Code::kAborted || status.code == Code::kNotFound ||
+        status.code == Code::kBusy) {
+      return;
+    }
     arena_.failed.fetch_add(1);
     std::cerr << "worker " << number_ << ": " << doing << ": " << status.message << "\n";
   }
@@ -58,6 +67,13 @@ class Worker {
     Begin(batch, "dump");
   }
 
+  void Keep() {
+    const std::uint64_t n = arena_.kept[number_].load();
+    DumpBatch batch(kGeometry);
+    batch.AddBlock(KeptId(number_, n), NextNonce());
+    if (Begin(batch, "dump to keep")) arena_.kept[number_].store(n + 1);
+  }
+
   void DumpShardByShard(const BlockId& block, std::uint32_t shards) {
     for (std::uint32_t i = 0; i < shards; ++i) {
       DumpBatch batch(kGeometry);
@@ -66,14 +82,15 @@ class Worker {
     }
   }
 
-  void Begin(DumpBatch& batch, const char* doing) {
+  bool Begin(DumpBatch& batch, const char* doing) {
     TaskId task = 0;
     const TaskDesc desc = batch.desc();
     arena_.writing[number_].store(1);
-    const Status begun = store_.Dump(desc, &task);
-    Expect(begun, doing);
-    if (begun.ok()) Expect(store_.Wait(task, kPatienceMs), doing);
+    Status status = store_.Dump(desc, &task);
+    if (status.ok()) status = store_.Wait(task, kPatienceMs);
+    Expect(status, doing);
     arena_.writing[number_].store(0);
+    return status.ok();
   }
 
   void LoadWhole(const BlockId& block) {
@@ -102,15 +119,16 @@ class Worker {
 
 int Main(const std::vector<std::string>& arguments) {
   const ArenaFile arena(arguments.at(1));
-  const std::size_t number = std::stoul(arguments.at(3));
-  const auto store = OpenPipeline(KillConfig(arguments.at(2)));
+  const std::string& root = arguments.at(3);
+  const std::size_t number = std::stoul(arguments.at(5));
+  const auto store = OpenPipeline(KillConfig(arguments.at(2), root, arguments.at(4)));
   if (store == nullptr) {
     arena->failed.fetch_add(1);
     std::cerr << "worker " << number << ": the store could not be opened\n";
     return 1;
   }
-  Worker(*arena.operator->(), *store, arguments.at(2), number, std::stoull(arguments.at(4))).Run();
-  return store->Close(5'000) ? 0 : 1;
+  Worker(*arena.operator->(), *store, root, number, std::stoull(arguments.at(6))).Run();
+  return store->Close(20'000) ? 0 : 1;
 }
 
 }  // namespace

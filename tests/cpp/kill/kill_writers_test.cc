@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kill suite over Posix: processes use one root at full rate while one after another is killed
-// with SIGKILL in the middle of a dump, or stopped and continued. Nobody ever loads a wrong byte,
-// no survivor stands still, and what the dead leave behind goes (rows G01, G06, B01, S09).
+// The kill suite, over Posix and over Cache|Posix: processes use one root at full rate while one
+// after another is killed with SIGKILL in the middle of a dump, or stopped and continued. Nobody
+// ever loads a wrong byte, no survivor stands still, and what the dead leave behind goes (rows G01,
+// G06, B01, S09).
 //
 // UCMSTORE_TEST_KILLS says how many (20 unless set; `make soak` sets more).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -19,6 +21,8 @@
 
 #include "kill/arena.h"
 #include "kill/workload.h"
+#include "shm/layout.h"
+#include "shm/slot_word.h"
 #include "support/random.h"
 #include "support/temp_dir.h"
 
@@ -47,7 +51,7 @@ bool Await(const std::function<bool()>& reached) {
   return true;
 }
 
-class KillWriters : public testing::Test {
+class KillWriters : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     for (std::size_t i = 0; i < kWorkers; ++i) Start(i);
@@ -64,7 +68,12 @@ class KillWriters : public testing::Test {
     arena_->writing[i].store(0);
     const std::string program =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "kill_worker";
-    std::vector<std::string> arguments = {program, arena_path_, root_, std::to_string(i),
+    std::vector<std::string> arguments = {program,
+                                          arena_path_,
+                                          GetParam(),
+                                          root_,
+                                          ring_,
+                                          std::to_string(i),
                                           std::to_string(random_.Fork().seed())};
     std::vector<char*> raw;
     for (std::string& argument : arguments) raw.push_back(argument.data());
@@ -126,7 +135,7 @@ class KillWriters : public testing::Test {
   void ExpectCleanAndWhole() {
     EXPECT_EQ(arena_->wrong.load(), 0U);
     EXPECT_EQ(arena_->failed.load(), 0U);
-    const auto store = OpenPipeline(KillConfig(root_));
+    const auto store = OpenPipeline(KillConfig(GetParam(), root_, ring_));
     ASSERT_NE(store, nullptr);
     EXPECT_TRUE(Await([&] { return CountActivated() == 0; }))
         << CountActivated() << " files of dead writers are left";
@@ -134,18 +143,62 @@ class KillWriters : public testing::Test {
     for (std::uint64_t i = 0; i < kBlocks; ++i) {
       EXPECT_EQ(LoadAndJudge(*store, MakeId(kFamily, i), bytes), "");
     }
-    EXPECT_TRUE(store->Close(5'000));
+    ExpectKept(*store);
+    EXPECT_TRUE(store->Close(20'000));
+    if (IsCache()) ExpectRingAtRest();
+    // What was confirmed is below by now.
+    const auto below = OpenPipeline(KillConfig("Posix", root_, ring_));
+    ASSERT_NE(below, nullptr);
+    ExpectKept(*below);
+  }
+
+  [[nodiscard]] static bool IsCache() { return std::string(GetParam()).starts_with("Cache"); }
+
+  void ExpectKept(TestStore& store) {
+    std::vector<std::byte> bytes(kGeometry.shard_size * kGeometry.shards_per_block);
+    for (std::size_t w = 0; w < kWorkers; ++w) {
+      for (std::uint64_t n = 0; n < arena_->kept[w].load(); ++n) {
+        ASSERT_TRUE(IsPresent(store, KeptId(w, n))) << "lost: block " << n << " of worker " << w;
+        ASSERT_EQ(LoadAndJudge(store, KeptId(w, n), bytes), "");
+      }
+    }
+  }
+
+  // Everybody has left: no slot is claimed, being copied into, dirty or pinned.
+  void ExpectRingAtRest() {
+    for (const auto& entry : std::filesystem::directory_iterator(ring_)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("ucmstore.")) continue;
+      const UniqueFd file(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+      const auto size = std::filesystem::file_size(entry.path());
+      void* base = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+      ASSERT_NE(base, MAP_FAILED);
+      const auto* header = static_cast<const RingHeader*>(base);
+      const auto* slots =
+          reinterpret_cast<const Slot*>(static_cast<std::byte*>(base) + header->slots_at);
+      for (std::uint32_t slot = 0; slot < header->slot_count; ++slot) {
+        const SlotWord word(slots[slot].word.load());
+        EXPECT_TRUE(word.state() == SlotState::kEmpty || word.evictable() ||
+                    word.state() == SlotState::kAssembling)
+            << "slot " << slot << " is in state " << static_cast<int>(word.state());
+        EXPECT_FALSE(word.draining()) << "slot " << slot;
+        EXPECT_EQ(slots[slot].pins[0].load() | slots[slot].pins[1].load(), 0U) << "slot " << slot;
+      }
+      ::munmap(base, size);
+    }
   }
 
   Random random_;
   TempDir dir_;
+  TempDir ring_dir_{TempDir::Memory()};
   const std::string root_ = (dir_.path() / "root").string();
+  const std::string ring_ = ring_dir_.string();
   const std::string arena_path_ = (dir_.path() / "arena").string();
   ArenaFile arena_{arena_path_};
   std::array<pid_t, kWorkers> pids_{};
 };
 
-TEST_F(KillWriters, KilledInTheMiddleOfADumpNothingIsWrongOrLeft) {
+TEST_P(KillWriters, KilledInTheMiddleOfADumpNothingIsWrongOrLeft) {
   const std::uint64_t kills = KillsWanted();
   for (std::uint64_t n = 0; n < kills && !HasFailure(); ++n) {
     const std::size_t victim = AwaitVictim();
@@ -157,7 +210,7 @@ TEST_F(KillWriters, KilledInTheMiddleOfADumpNothingIsWrongOrLeft) {
   ExpectCleanAndWhole();
 }
 
-TEST_F(KillWriters, S09_StoppedInTheMiddleOfADumpNobodyElseStandsStill) {
+TEST_P(KillWriters, S09_StoppedInTheMiddleOfADumpNobodyElseStandsStill) {
   const std::uint64_t stops = KillsWanted();
   for (std::uint64_t n = 0; n < stops && !HasFailure(); ++n) {
     const std::size_t victim = AwaitVictim();
@@ -168,6 +221,11 @@ TEST_F(KillWriters, S09_StoppedInTheMiddleOfADumpNobodyElseStandsStill) {
   StopAll();
   ExpectCleanAndWhole();
 }
+
+INSTANTIATE_TEST_SUITE_P(, KillWriters, testing::Values("Posix", "Cache|Posix"),
+                         [](const auto& param) {
+                           return std::string(param.param).starts_with("Cache") ? "Cache" : "Posix";
+                         });
 
 }  // namespace
 }  // namespace ucmstore::test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What driver and workers of the kill suite agree on: the store, the blocks, and how a block is
+// What driver and workers of the kill suite agree on: the stacks, the blocks, and how a block is
 // judged.
 #pragma once
 
@@ -21,8 +21,22 @@ inline constexpr std::uint64_t kBlocks = 200;
 inline constexpr std::size_t kPrefixDigits = 3;  // the default of Posix
 inline constexpr Geometry kGeometry{.shard_size = 4096 * 2 + 512, .shards_per_block = 4};
 
-[[nodiscard]] inline StackConfig KillConfig(const std::string& root) {
-  return {.spec = "Posix", .geometry = kGeometry, .options = {{"posix.roots", root}}, .workers = 4};
+// Of the blocks that a worker never deletes: the n-th of worker w.
+[[nodiscard]] inline BlockId KeptId(std::uint64_t w, std::uint64_t n) {
+  return MakeId(kFamily + 1 + w, n);
+}
+
+// `ring`: the folder of the ring, for a stack with Cache; it has room for few blocks, so that there
+// is always something to evict.
+[[nodiscard]] inline StackConfig KillConfig(const std::string& spec, const std::string& root,
+                                            const std::string& ring) {
+  StackConfig config{
+      .spec = spec, .geometry = kGeometry, .options = {{"posix.roots", root}}, .workers = 4};
+  if (spec.starts_with("Cache")) {
+    config.options["cache.path"] = ring;
+    config.options["cache.capacity"] = "1MiB";
+  }
+  return config;
 }
 
 // Loads every shard of a block that may be absent into `bytes`. "" if it is absent, or right; else
