@@ -88,7 +88,7 @@ TEST_F(RingReaping, E01_WhileItCopiedAShardIn) {
 
 TEST_F(RingReaping, E01_AfterItsLastShardHadLandedInAFill) {
   const Abandoned<Ring::Claim> claim(VictimClaims(Purpose::kFill));
-  for (const std::uint32_t shard : {0, 1}) SetShard(0, shard, kShardLanded);
+  for (const std::uint32_t shard : {0U, 1U}) SetShard(0, shard, kShardLanded);
   Reap();
   EXPECT_EQ(arena_.Word(0), SlotWord(1, SlotState::kClean, 0));
   EXPECT_TRUE(IsHere(*survivor_, PlainId(1)));
@@ -96,7 +96,7 @@ TEST_F(RingReaping, E01_AfterItsLastShardHadLandedInAFill) {
 
 TEST_F(RingReaping, E01_AfterItsLastShardHadLandedInADump) {
   const Abandoned<Ring::Claim> claim(VictimClaims(Purpose::kAssemble));
-  for (const std::uint32_t shard : {0, 1}) SetShard(0, shard, kShardLanded);
+  for (const std::uint32_t shard : {0U, 1U}) SetShard(0, shard, kShardLanded);
   Reap();
   EXPECT_EQ(arena_.Word(0), SlotWord(1, SlotState::kDirty, kSurvivorOwns));
   std::vector<std::uint32_t> duties;

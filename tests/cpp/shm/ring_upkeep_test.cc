@@ -143,7 +143,7 @@ TEST(RingWatch, NothingThatHappensAfterTheWatchBeganIsSleptThrough) {
     EXPECT_LT(std::chrono::steady_clock::now(), until) << what;
   };
   Ring::Claim claim = ring->ClaimFor(PlainId(1), Purpose::kAssemble);
-  for (std::uint32_t shard : {0, 1}) ASSERT_TRUE(ring->BeginShard(claim.pin, shard));
+  for (const std::uint32_t shard : {0U, 1U}) ASSERT_TRUE(ring->BeginShard(claim.pin, shard));
   wakes("a shard lands", [&] { (void)ring->LandShard(claim.pin, 0, 64); });
   wakes("a shard will not come", [&] { ring->AbandonShard(claim.pin, 1); });
   wakes("a place is erased", [&] { ring->EraseTraces(100); });
