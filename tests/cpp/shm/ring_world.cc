@@ -29,7 +29,8 @@ bool IsRight(const std::byte* data, std::uint64_t stamp) {
 void BringAll(Ring& ring, const Pin& pin, const BlockId& block) {
   for (std::uint32_t shard = 0; shard < ring.memory().shards(); ++shard) {
     if (!ring.BeginShard(pin, shard)) continue;
-    for (const std::size_t half : {0UL, 1UL}) Write(ring.DataOf(pin, shard), half, Stamp(block, shard));
+    for (const std::size_t half : {0UL, 1UL})
+      Write(ring.DataOf(pin, shard), half, Stamp(block, shard));
     (void)ring.LandShard(pin, shard, sizeof(std::uint64_t) * 2);
   }
 }
