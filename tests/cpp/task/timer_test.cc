@@ -29,6 +29,14 @@ TEST(Timer, RunsInOrderOfTimeAndNeverEarly) {
   std::vector<TimePoint> due(6);
   std::atomic<int> count{0};
   std::atomic<bool> early{false};
+  // Its thread waits until all entries are there, however long this one is kept from running.
+  std::binary_semaphore begun{0};
+  std::binary_semaphore go{0};
+  (void)timer.Schedule(TimePoint{}, [&] {
+    begun.release();
+    go.acquire();
+  });
+  begun.acquire();
   for (const int n : {3, 1, 5, 0, 4, 2}) {
     due[static_cast<std::size_t>(n)] = After(5 + n * 4);
     const TimePoint when = due[static_cast<std::size_t>(n)];
@@ -41,6 +49,7 @@ TEST(Timer, RunsInOrderOfTimeAndNeverEarly) {
                              }),
               0U);
   }
+  go.release();
   while (count < 6) std::this_thread::yield();
   ASSERT_TRUE(timer.Stop(kPatience));
   EXPECT_EQ(ran, (std::vector<int>{0, 1, 2, 3, 4, 5}));
