@@ -14,6 +14,35 @@ Size: TypeAlias = int | str  # bytes, or a text such as "512KiB"
 Texts: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]  # one, or several
 
 
+class CacheOptions(TypedDict, total=False):
+    """Of the stage Cache."""
+
+    # Memory of the ring, for all processes together. auto: the smaller of a quarter of the
+    # memory limit and 80 % of the free room in `path`. Counts when the ring is made.
+    # (default: auto; auto|4096..1PiB)
+    capacity: Size
+    # The folder of the ring's segment: a file system in memory, the same in all processes
+    # that are to share it. (default: /dev/shm)
+    path: str
+    # The segment's name: [A-Za-z0-9._-], 1 to 80 characters. Default: from namespace,
+    # geometry and the store below, so that the same blocks share one. (default: none)
+    name: str
+    # When a dump is confirmed. back: the whole block is in the ring, and outlives the
+    # process. through: the store below has it. (default: back)
+    write: Literal["back", "through"]
+    # Who on this machine may use the segment: its owner alone (mode 0600), the group, or
+    # everybody. (default: private)
+    share: Literal["private", "group", "world"]
+    # Remove the segment when the last process closes it. Otherwise it stays, warm. (default:
+    # false)
+    unlink: bool
+    # Blocks on their way to the store below at once. (default: 8; 1..1024)
+    write_back_tasks: int
+    # A block that cannot be written back for so long is lost once the ring needs its room;
+    # the log and the figures say so. (default: 60000; 0..86400000)
+    write_back_give_up_ms: int
+
+
 class DramOptions(TypedDict, total=False):
     """Of the stage Dram."""
 
@@ -59,6 +88,7 @@ class PosixOptions(TypedDict, total=False):
 class StageOptions(TypedDict, total=False):
     """A keyword of `open` for each stage."""
 
+    cache: CacheOptions | None
     dram: DramOptions | None
     null: NullOptions | None
     posix: PosixOptions | None

@@ -32,14 +32,11 @@ RingHeader PlanRing(const RingGeometry& geometry) noexcept {
   header.buckets_at = kBucketsAt;
   header.slots_at = header.buckets_at + std::uint64_t{header.bucket_count} * sizeof(Bucket);
   header.states_at = header.slots_at + std::uint64_t{header.slot_count} * sizeof(Slot);
-  header.lengths_at =
-      header.states_at + header.slot_count * RoundUp(geometry.shards_per_block, 8);
-  header.data_at = RoundUp(header.lengths_at + std::uint64_t{header.slot_count} *
-                                                   geometry.shards_per_block * 4,
-                           4096);
-  header.segment_bytes =
-      header.data_at + std::uint64_t{header.slot_count} * geometry.shards_per_block *
-                           header.shard_stride;
+  header.lengths_at = header.states_at + header.slot_count * RoundUp(geometry.shards_per_block, 8);
+  header.data_at = RoundUp(
+      header.lengths_at + std::uint64_t{header.slot_count} * geometry.shards_per_block * 4, 4096);
+  header.segment_bytes = header.data_at + std::uint64_t{header.slot_count} *
+                                              geometry.shards_per_block * header.shard_stride;
   return header;
 }
 
@@ -51,7 +48,7 @@ std::uint32_t SlotsFor(std::uint64_t capacity_bytes, std::uint64_t shard_size,
     return 0;
   }
   const std::uint64_t block = ShardStride(shard_size) * shards_per_block;
-  std::uint64_t low = 0;  // fits
+  std::uint64_t low = 0;                                                 // fits
   std::uint64_t high = std::min(kMaxSlots, capacity_bytes / block) + 1;  // does not
   while (high - low > 1) {
     const std::uint64_t middle = low + (high - low) / 2;

@@ -51,8 +51,8 @@ bool Ring::Swap(std::uint32_t slot, SlotWord& from, SlotWord to, Transition tran
   assert(IsLegal(transition, from, to));
   PausePoint(Step::kSwap, Moment::kBefore, slot, transition);
   std::uint64_t bits = from.bits();
-  const bool swapped = memory_.slots[slot].word.compare_exchange_strong(
-      bits, to.bits(), std::memory_order_seq_cst);
+  const bool swapped =
+      memory_.slots[slot].word.compare_exchange_strong(bits, to.bits(), std::memory_order_seq_cst);
   from = SlotWord(bits);
   if (swapped) PausePoint(Step::kSwap, Moment::kAfter, slot, transition);
   return swapped;
@@ -67,7 +67,8 @@ BlockId Ring::IdOf(std::uint32_t slot) const noexcept {
   return block;
 }
 
-// ---- finding -------------------------------------------------------------------------------------
+// ---- finding
+// -------------------------------------------------------------------------------------
 
 bool Ring::Holds(Hint hint, const BlockId& block, SlotWord* word) const noexcept {
   if (hint.slot() >= slot_count()) return false;  // never written by this code
@@ -128,7 +129,8 @@ void Ring::Touch(const Pin& pin) noexcept {
   (void)Swap(pin.slot(), word, word.WithChance(word.chance() + 1), Transition::kTouch);
 }
 
-// ---- pins ----------------------------------------------------------------------------------------
+// ---- pins
+// ----------------------------------------------------------------------------------------
 
 void Ring::SetBit(std::uint32_t slot) noexcept {
   PausePoint(Step::kPin, Moment::kBefore, slot);
@@ -175,7 +177,8 @@ void Ring::Unpin(std::uint32_t slot) noexcept {
   if (--pins_[slot] == 0) ClearBit(slot, place_);
 }
 
-// ---- claiming ------------------------------------------------------------------------------------
+// ---- claiming
+// ------------------------------------------------------------------------------------
 
 bool Ring::Evict(std::uint32_t slot, SlotWord word) noexcept {
   SlotWord draining = word.Draining(me_);
@@ -220,10 +223,17 @@ std::optional<std::uint32_t> Ring::TakeSlot() noexcept {
   // Once round for each chance that a slot may have, once more for those that had none left, and
   // at last without regard for blocks that are being assembled.
   const std::uint64_t patient = (SlotWord::kMaxChance + 1ULL) * slot_count();
-  for (std::uint64_t i = 0; i < patient + slot_count(); ++i) {
-    const std::uint64_t passed = memory_.shared->hand.fetch_add(1, std::memory_order_relaxed);
+  std::uint64_t passed = 0;
+  for (std::uint64_t i = 0; i < patient; ++i) {
+    passed = memory_.shared->hand.fetch_add(1, std::memory_order_relaxed);
     const auto slot = static_cast<std::uint32_t>(passed % slot_count());
-    if (TryTake(slot, i >= patient)) return slot;
+    if (TryTake(slot, false)) return slot;
+  }
+  // All processes move the one hand, so between them each may have missed a slot: this last round
+  // is our own.
+  for (std::uint64_t i = 1; i <= slot_count(); ++i) {
+    const auto slot = static_cast<std::uint32_t>((passed + i) % slot_count());
+    if (TryTake(slot, true)) return slot;
   }
   fruitless_event_ = event;
   fruitless_until_ = std::chrono::steady_clock::now() + kFruitless;
@@ -232,8 +242,7 @@ std::optional<std::uint32_t> Ring::TakeSlot() noexcept {
 
 void Ring::Empty(std::uint32_t slot) noexcept {
   SlotWord word = Load(slot);
-  (void)Swap(slot, word, word.WithState(SlotState::kEmpty, SlotWord::kNobody),
-             Transition::kGiveUp);
+  (void)Swap(slot, word, word.WithState(SlotState::kEmpty, SlotWord::kNobody), Transition::kGiveUp);
 }
 
 std::optional<std::pair<std::uint32_t, SlotWord>> Ring::FindRival(const BlockId& block,
@@ -292,8 +301,8 @@ Ring::Claim Ring::ClaimFor(const BlockId& block, Purpose purpose) {
     }
     const auto rival = FindRival(block, hash, slot);
     const bool fill = purpose == Purpose::kFill;
-    const SlotWord decided = proposed.WithState(
-        fill ? SlotState::kFilling : SlotState::kAssembling, SlotWord::kNobody);
+    const SlotWord decided =
+        proposed.WithState(fill ? SlotState::kFilling : SlotState::kAssembling, SlotWord::kNobody);
     if (!rival && Swap(slot, proposed, decided,
                        fill ? Transition::kDecideFilling : Transition::kDecideAssembling)) {
       return {.pin = std::move(pin), .made = true};

@@ -171,7 +171,8 @@ class Ring {
   // The one place where a word changes. False: it is no longer `from`, which then says what it is.
   bool Swap(std::uint32_t slot, SlotWord& from, SlotWord to, Transition transition) noexcept;
   [[nodiscard]] BlockId IdOf(std::uint32_t slot) const noexcept;
-  // Follows a hint. True: the slot holds the block, or is proposed for it, in a life with that word.
+  // Follows a hint. True: the slot holds the block, or is proposed for it, in a life with that
+  // word.
   [[nodiscard]] bool Holds(Hint hint, const BlockId& block, SlotWord* word) const noexcept;
 
   [[nodiscard]] Pin TryPin(std::uint32_t slot, SlotWord word) noexcept;
