@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Store: what goes in comes out, in every form that the API takes, over Dram and Posix."""
+"""The Store: what goes in comes out, in every form that the API takes, over each stack."""
 
 from __future__ import annotations
 
@@ -28,9 +28,13 @@ from api_support import (
 from ucmstore import Code
 
 
-@pytest.fixture(params=["Dram", "Posix"])
+@pytest.fixture(params=["Dram", "Posix", "Cache|Posix"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ucmstore.Store]:
-    options: dict[str, Any] = {"posix": {"roots": [tmp_path]}} if request.param == "Posix" else {}
+    options: dict[str, Any] = {}
+    if "Posix" in request.param:
+        options["posix"] = {"roots": [tmp_path / "root"]}
+    if "Cache" in request.param:
+        options["cache"] = {"path": tmp_path, "capacity": "4MiB"}
     with open_store(request.param, **options) as opened:
         yield opened
 
