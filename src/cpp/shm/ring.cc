@@ -67,8 +67,7 @@ BlockId Ring::IdOf(std::uint32_t slot) const noexcept {
   return block;
 }
 
-// ---- finding
-// -------------------------------------------------------------------------------------
+// ---- finding ------------------------------------------------------------------------------------
 
 bool Ring::Holds(Hint hint, const BlockId& block, SlotWord* word) const noexcept {
   if (hint.slot() >= slot_count()) return false;  // never written by this code
@@ -129,8 +128,7 @@ void Ring::Touch(const Pin& pin) noexcept {
   (void)Swap(pin.slot(), word, word.WithChance(word.chance() + 1), Transition::kTouch);
 }
 
-// ---- pins
-// ----------------------------------------------------------------------------------------
+// ---- pins ---------------------------------------------------------------------------------------
 
 void Ring::SetBit(std::uint32_t slot) noexcept {
   PausePoint(Step::kPin, Moment::kBefore, slot);
@@ -177,8 +175,7 @@ void Ring::Unpin(std::uint32_t slot) noexcept {
   if (--pins_[slot] == 0) ClearBit(slot, place_);
 }
 
-// ---- claiming
-// ------------------------------------------------------------------------------------
+// ---- claiming -----------------------------------------------------------------------------------
 
 bool Ring::Evict(std::uint32_t slot, SlotWord word) noexcept {
   SlotWord draining = word.Draining(me_);

@@ -23,8 +23,7 @@ long Futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
 
 }  // namespace
 
-// ---- shards
-// --------------------------------------------------------------------------------------
+// ---- shards -------------------------------------------------------------------------------------
 
 bool Ring::BeginShard(const Pin& pin, std::uint32_t shard) noexcept {
   PausePoint(Step::kShard, Moment::kBefore, pin.slot());
@@ -99,8 +98,7 @@ void Ring::Discard(Pin pin) noexcept {
   Announce();
 }
 
-// ---- writing back
-// --------------------------------------------------------------------------------
+// ---- writing back -------------------------------------------------------------------------------
 
 std::optional<BlockId> Ring::BeginFlush(std::uint32_t slot) noexcept {
   SlotWord word = Load(slot);
@@ -140,8 +138,7 @@ bool Ring::Rewrite(const Pin& pin) noexcept {
   return false;
 }
 
-// ---- the dead
-// ------------------------------------------------------------------------------------
+// ---- the dead -----------------------------------------------------------------------------------
 
 void Ring::EraseShards(std::uint32_t slot, std::uint8_t owner) noexcept {
   for (auto& state : memory_.StatesOf(slot)) {
@@ -193,8 +190,7 @@ std::array<std::uint32_t, kSlotStates> Ring::CountStates() const noexcept {
   return counts;
 }
 
-// ---- sleeping
-// ------------------------------------------------------------------------------------
+// ---- sleeping -----------------------------------------------------------------------------------
 
 void Ring::Announce() noexcept {
   // Sequentially consistent, as is BeginWatch: either the watcher sees the new number, or we see

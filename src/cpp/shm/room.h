@@ -47,8 +47,7 @@ struct MountRoom {
 // "64.0 MiB", "1.5 GiB": for people.
 [[nodiscard]] std::string BytesText(std::uint64_t bytes);
 
-// ---- the parsers, each for one file of the kernel
-// ------------------------------------------------
+// ---- the parsers, each for one file of the kernel -----------------------------------------------
 
 // The value of "Name:   123 kB" in bytes (/proc/meminfo).
 [[nodiscard]] std::optional<std::uint64_t> MeminfoBytes(std::string_view text,

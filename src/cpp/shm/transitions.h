@@ -109,8 +109,7 @@ inline constexpr std::array<TransitionRow, kTransitions> kTransitionTable = [] {
          to.state() == wanted && to.generation() == from.generation() + (next_life ? 1 : 0);
 }
 
-// ---- pause points
-// --------------------------------------------------------------------------------
+// ---- pause points -------------------------------------------------------------------------------
 
 enum class Moment : std::uint8_t { kBefore, kAfter };
 

@@ -17,8 +17,7 @@
 namespace ucmstore::test {
 namespace {
 
-// ---- S03: neither lost nor inherited
-// -------------------------------------------------------------
+// ---- S03: neither lost nor inherited ------------------------------------------------------------
 
 TEST_F(ProcessTableTest, S03_ClosingOtherDescriptorsLosesNothing) {
   const Member watcher = Join();

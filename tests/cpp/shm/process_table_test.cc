@@ -161,8 +161,7 @@ TEST_F(ProcessTableTest, E01_OfManyReapersOneErases) {
   }
 }
 
-// ---- how many
-// ------------------------------------------------------------------------------------
+// ---- how many -----------------------------------------------------------------------------------
 
 TEST_F(ProcessTableTest, SixtyFourProcessesJoinAtOnce) {
   const Member watcher = Join();
@@ -195,8 +194,7 @@ TEST_F(ProcessTableTest, OneTooManyIsRefusedInWords) {
   EXPECT_EQ(late.table->place(), 77U);
 }
 
-// ---- files without a name
-// ------------------------------------------------------------------------
+// ---- files without a name -----------------------------------------------------------------------
 
 TEST_F(ProcessTableTest, E11_AVanishedNameChangesNothing) {
   const Member first = Join();

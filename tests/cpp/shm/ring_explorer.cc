@@ -87,8 +87,7 @@ struct Explorer::Fiber {
 Explorer::Explorer() = default;
 Explorer::~Explorer() = default;
 
-// ---- choices
-// -------------------------------------------------------------------------------------
+// ---- choices ------------------------------------------------------------------------------------
 
 int Explorer::Choose(int options) {
   if (options == 1) return 0;
@@ -176,8 +175,7 @@ std::string Explorer::Trace() const {
   return text;
 }
 
-// ---- one run
-// -------------------------------------------------------------------------------------
+// ---- one run ------------------------------------------------------------------------------------
 
 void Explorer::Body() {
   Explorer& self = *g_explorer;

@@ -177,8 +177,7 @@ class Search {
 
 constexpr Op kEnd{.kind = Op::Kind::kEnd};
 
-// ---- pin and evict
-// -------------------------------------------------------------------------------
+// ---- pin and evict ------------------------------------------------------------------------------
 
 enum { kWord, kPins, kId };
 enum { kIdle = 0, kDraining = 1, kNextLife = 2 };
@@ -215,8 +214,7 @@ TEST(RingMemoryOrder, PinAndEvictNeedAllFour) {
   EXPECT_TRUE(PinAgainstEvict(kSeqCst, kSeqCst, kSeqCst, kAcqRel));
 }
 
-// ---- propose and decide
-// --------------------------------------------------------------------------
+// ---- propose and decide -------------------------------------------------------------------------
 
 // Variables 0 and 1: the two slots' words; 2 and 3: their hints.
 enum { kNothing = 0, kProposed = 1, kDecided = 2, kBeaten = 3 };
@@ -255,8 +253,7 @@ TEST(RingMemoryOrder, OfTwoClaimersTheSecondSeesTheFirst) {
   EXPECT_TRUE(ProposeAgainstPropose(kRelaxed, kRelaxed));
 }
 
-// ---- the last two landings, and a watcher
-// --------------------------------------------------------
+// ---- the last two landings, and a watcher -------------------------------------------------------
 
 // Each makes its own store and then looks for the other's: of two, one sees both. So it is with
 // the last two shards of a block, and with the event's number against the watchers' bits.
@@ -277,8 +274,7 @@ TEST(RingMemoryOrder, OfTwoLandingsOneSeesBoth) {
   EXPECT_TRUE(NeitherSeesTheOther(Order::kRelaxed, Order::kRelaxed));
 }
 
-// ---- an id and its generation
-// --------------------------------------------------------------------
+// ---- an id and its generation -------------------------------------------------------------------
 
 // The new life's id must not be seen in the old life. That its word was swapped before is not
 // enough: on Arm a plain store may overtake the store of a swap.

@@ -67,8 +67,7 @@ TEST(Ring, AnAbandonedShardIsBegunAgain) {
   EXPECT_TRUE(ring->LandShard(claim.pin, 0, 64));
 }
 
-// ---- which slot is given up
-// ----------------------------------------------------------------------
+// ---- which slot is given up ---------------------------------------------------------------------
 
 TEST(RingHand, TakesTheNextSlotThatHasNoChanceLeft) {
   const RingArena arena({.shard_size = 64, .shards_per_block = 1, .slot_count = 3});
@@ -189,8 +188,7 @@ TEST(RingHand, AFruitlessSweepIsBoundedAndNotRepeatedAtOnce) {
   EXPECT_TRUE(ring->ClaimFor(PlainId(kSlots), Purpose::kFill).made) << "something has landed";
 }
 
-// ---- pins
-// ----------------------------------------------------------------------------------------
+// ---- pins ---------------------------------------------------------------------------------------
 
 TEST(RingPins, APinIsHeldUntilItsLastCopyGoes) {
   const RingArena arena({.shard_size = 64, .shards_per_block = 1, .slot_count = 1});
@@ -228,8 +226,7 @@ TEST(RingPins, E07_ManyProcessesPinOneSlot) {
   EXPECT_EQ(arena.Word(0), SlotWord(2, SlotState::kFilling, 0));
 }
 
-// ---- discarding
-// ----------------------------------------------------------------------------------
+// ---- discarding ---------------------------------------------------------------------------------
 
 TEST(RingDiscard, EmptiesAnIncompleteBlockThatNobodyElseHasPinned) {
   const RingArena arena({.shard_size = 64, .shards_per_block = 2, .slot_count = 1});
@@ -253,8 +250,7 @@ TEST(RingDiscard, EmptiesAnIncompleteBlockThatNobodyElseHasPinned) {
   EXPECT_EQ(arena.WhatIsLeft(), "");
 }
 
-// ---- extremes
-// ------------------------------------------------------------------------------------
+// ---- extremes -----------------------------------------------------------------------------------
 
 TEST(RingExtremes, OneSlotOrManyShards) {
   for (const std::uint32_t shards : {1U, 7U, 8U, 9U, 128U}) {

@@ -75,8 +75,7 @@ TEST(RingFlush, S09_ARewriteIsNotRefusedBecauseAnEvictorStoppedMidway) {
   EXPECT_EQ(arena.Word(slot), SlotWord(1, SlotState::kDirty, 1));
 }
 
-// ---- leaving
-// -------------------------------------------------------------------------------------
+// ---- leaving ------------------------------------------------------------------------------------
 
 TEST(RingLeave, DirtyBlocksAreLeftToWhoeverComesNext) {
   const RingArena arena(kTwoSlots);
@@ -96,8 +95,7 @@ TEST(RingLeave, DirtyBlocksAreLeftToWhoeverComesNext) {
   EXPECT_TRUE(Adopt(*leaver).empty());
 }
 
-// ---- sleeping
-// ------------------------------------------------------------------------------------
+// ---- sleeping -----------------------------------------------------------------------------------
 
 bool IsWatched(const RingArena& arena) {
   const auto& watchers = arena.memory().shared->watchers;

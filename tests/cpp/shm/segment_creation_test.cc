@@ -104,8 +104,7 @@ TEST_F(SegmentTest, OnlyPrivateIsPrivateThoughThereIsRoom) {
   EXPECT_TRUE(NamesIn(dir_.path()).empty());
 }
 
-// ---- a mount that is too small
-// -------------------------------------------------------------------
+// ---- a mount that is too small ------------------------------------------------------------------
 
 class SmallMountTest : public SegmentTest {
  protected:
@@ -180,8 +179,7 @@ TEST_F(SmallMountTest, AutoTakesMostOfASmallMount) {
   });
 }
 
-// ---- many at once
-// --------------------------------------------------------------------------------
+// ---- many at once -------------------------------------------------------------------------------
 
 // So many processes open one segment at the same moment. Gives what went wrong: one must have made
 // it, all must have it.
@@ -231,8 +229,7 @@ TEST_F(SmallMountTest, S06_ManyCreatorsNeedTheRoomOfOne) {
   Run("size=6m", [](const std::string& mount) { return RaceProblem(mount, 4U << 20); });
 }
 
-// ---- killed on the way
-// ---------------------------------------------------------------------------
+// ---- killed on the way --------------------------------------------------------------------------
 
 enum class Trace { kKilled, kRanThrough, kForbidden };
 
@@ -304,8 +301,7 @@ TEST_F(SegmentTest, E01_WhatAKilledCreatorStagedIsSwept) {
   EXPECT_GT(staged, 1U);
 }
 
-// ---- on a disk
-// -----------------------------------------------------------------------------------
+// ---- on a disk ----------------------------------------------------------------------------------
 
 // What was in memory at a power cut may be on the disk or not: nobody can tell, so nobody uses it.
 TEST(SegmentOnDisk, S06_ASegmentOfAnEarlierBootIsReplaced) {

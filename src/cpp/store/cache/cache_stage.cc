@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The calls of a Cache stage: how it opens, answers lookups, begins and ends tasks, and closes.
+// The calls of a Cache stage: how it opens, begins and ends tasks, and closes.
 #include "store/cache/cache_stage.h"
 
 #include <spdlog/fmt/fmt.h>
@@ -98,81 +98,11 @@ void CacheStage::Leave() {
   if (--inside_ == 0) left_.NotifyAll();
 }
 
-// ---- lookup
-// --------------------------------------------------------------------------------------
-
 Status CacheStage::Lookup(const LookupDesc& desc, std::uint8_t* found) noexcept {
   return Guarded([&] { return LookupHere(desc, found); });
 }
 
-Status CacheStage::LookupHere(const LookupDesc& desc, std::uint8_t* found) {
-  if (closing_.load()) return ClosedStatus();
-  if (Status status = CheckLookup(desc, found); !status.ok()) return Named(status);
-  if (desc.count == 0) return Status::Ok();
-  const bool touch = (desc.flags & kNoTouch) == 0;
-  ring().Probe({desc.blocks, desc.count}, touch, found);
-  static_assert(kInMemory == 1 && kAbsent == 0);
-  const auto memory = static_cast<std::uint64_t>(std::count(found, found + desc.count, kInMemory));
-  if (memory < desc.count) {
-    if (Status status = LookupBelow(desc, found); !status.ok()) {
-      lookup_errors_.Add();
-      // What is here is an answer; without any the caller should know why.
-      if (memory == 0) {
-        std::fill_n(found, desc.count, kAbsent);
-        return status;
-      }
-      log().Warning(fmt::format("a lookup in the store below failed: {}", status.text()));
-    }
-  }
-  std::uint64_t asked = desc.count;
-  if ((desc.flags & kStopAtMiss) != 0) {
-    const auto* miss = std::find(found, found + desc.count, kAbsent);
-    const auto hits = static_cast<std::uint64_t>(miss - found);
-    asked = std::min<std::uint64_t>(hits + 1, desc.count);
-    std::fill(found + hits, found + desc.count, kAbsent);
-  }
-  const auto here = static_cast<std::uint64_t>(std::count(found, found + asked, kInMemory));
-  const auto misses = static_cast<std::uint64_t>(std::count(found, found + asked, kAbsent));
-  lookup_calls_.Add();
-  lookup_blocks_.Add(asked);
-  lookup_hits_memory_.Add(here);
-  lookup_hits_below_.Add(asked - here - misses);
-  lookup_misses_.Add(misses);
-  return Status::Ok();
-}
-
-// Asks below about the blocks that are still marked absent.
-Status CacheStage::LookupBelow(const LookupDesc& desc, std::uint8_t* found) {
-  std::vector<BlockId> blocks;
-  std::vector<std::uint32_t> places;
-  for (std::uint32_t i = 0; i < desc.count; ++i) {
-    if (found[i] != kAbsent) continue;
-    blocks.push_back(desc.blocks[i]);
-    places.push_back(i);
-  }
-  std::vector<std::uint8_t> answers(blocks.size());
-  LookupDesc below_desc = desc;
-  below_desc.blocks = blocks.data();
-  below_desc.count = static_cast<std::uint32_t>(blocks.size());
-  const Status status = below().Lookup(below_desc, answers.data());
-  if (!status.ok()) return status;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    found[places[i]] = answers[i] == kAbsent ? kAbsent : kBelow;
-  }
-  return Status::Ok();
-}
-
-bool CacheStage::BelowHas(const BlockId& block) {
-  LookupDesc desc;
-  desc.flags = kNoTouch;
-  desc.blocks = &block;
-  desc.count = 1;
-  std::uint8_t found = kAbsent;
-  return below().Lookup(desc, &found).ok() && found != kAbsent;
-}
-
-// ---- tasks
-// ---------------------------------------------------------------------------------------
+// ---- tasks --------------------------------------------------------------------------------------
 
 Status CacheStage::Load(const TaskDesc& desc, TaskId* task) noexcept {
   return Guarded([&] { return Begin(TaskKind::kLoad, desc, task); });
@@ -345,8 +275,7 @@ Status CacheStage::Cancel(TaskId id) noexcept {
   });
 }
 
-// ---- upkeep
-// --------------------------------------------------------------------------------------
+// ---- upkeep -------------------------------------------------------------------------------------
 
 void CacheStage::Reap() {
   if (attachment_->Reap() == 0) return;

@@ -114,8 +114,7 @@ class CacheStage::Past {
   std::vector<Shard> shards_;
 };
 
-// ---- out of a slot
-// -------------------------------------------------------------------------------
+// ---- out of a slot ------------------------------------------------------------------------------
 
 void CacheStage::LoadRun(const CacheTaskPtr& task, const Positions& positions) {
   const BlockId block = task->shards()[positions.front()].block;
@@ -193,8 +192,7 @@ void CacheStage::Deliver(const CacheTaskPtr& task, std::uint32_t position, const
   task->EndMoved(position, io.status(), io.stored_bytes());
 }
 
-// ---- into a slot
-// ---------------------------------------------------------------------------------
+// ---- into a slot --------------------------------------------------------------------------------
 
 bool CacheStage::EnterFill(const CacheTaskPtr& task, const Positions& positions) {
   const MutexLock lock(mutex_);
@@ -269,8 +267,7 @@ void CacheStage::EndFill(Fill& fill, TaskId below_id) {
   LeaveFill();
 }
 
-// ---- past the ring
-// -------------------------------------------------------------------------------
+// ---- past the ring ------------------------------------------------------------------------------
 
 void CacheStage::GoPast(const CacheTaskPtr& task, const Positions& positions) {
   Positions moving;
