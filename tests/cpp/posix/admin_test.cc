@@ -225,6 +225,19 @@ TEST_F(PosixAdminTest, G02_PurgeTakesOnlyWhatWasChosen) {
   EXPECT_EQ(refused("not-a-namespace").code, Code::kNotFound);
 }
 
+TEST_F(PosixAdminTest, G02_PurgeTakesAFolderThatWasGivenAnOddName) {
+  {
+    auto store = PosixStore::Open(Config());
+    ASSERT_TRUE(DumpBlock(*store, kSmall, MakeId(1, 1), 1).ok());
+  }
+  const std::string odd = "a copy\x1b[31m";
+  stdfs::copy(Folder(), Folder(odd), stdfs::copy_options::recursive);
+  EXPECT_EQ(Count(Walk(kAdminRead, odd.c_str()), AdminKind::kBlock, AdminVerdict::kGood), 1U);
+  EXPECT_EQ(Count(Walk(kAdminPurge, odd.c_str()), AdminAction::kRemoved), 2U);
+  EXPECT_FALSE(stdfs::exists(Folder(odd)));
+  EXPECT_TRUE(stdfs::exists(Folder()));
+}
+
 TEST_F(PosixAdminTest, PurgeUnderAnOpenStoreKeepsItUsable) {
   auto store = PosixStore::Open(Config());
   for (std::uint64_t i = 0; i < 10; ++i) {

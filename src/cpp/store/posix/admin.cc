@@ -169,7 +169,7 @@ Result<RootFile> LoadRootFile(FileSystem& fs, int folder) {
   const int known = fs.Stat(file.get(), &stat);
   if (known < 0) return std::unexpected(ErrnoStatus(-known, kRootFileName));
   if (stat.kind != FileKind::kRegular || stat.size > kMaxRootFileSize) {
-    return Failure(Code::kCorruption, fmt::format("{}: it is no such file", kRootFileName));
+    return Failure(Code::kCorruption, fmt::format("{}: it is not a file of ours", kRootFileName));
   }
   std::string text(stat.size, '\0');
   IoBatch batch;

@@ -50,6 +50,8 @@ class NamespaceWalk {
       : fs_(fs), request_(request), root_(root), label_(std::move(label)) {}
 
   Status Open();
+  // Instead of a walk, if it cannot be opened.
+  bool ReportUnreadable(const Status& why) const;
   [[nodiscard]] std::uint64_t CountFiles();
   bool Walk();
 
@@ -122,6 +124,16 @@ Status NamespaceWalk::Open() {
     (prefix ? prefixes_ : foreign_).push_back(name);
   }
   return Status::Ok();
+}
+
+bool NamespaceWalk::ReportUnreadable(const Status& why) const {
+  Found found;
+  found.kind = AdminKind::kNamespace;
+  found.verdict = AdminVerdict::kUnreadable;
+  found.action = purges() ? AdminAction::kFailed : AdminAction::kNone;
+  found.path = PathOf("");
+  found.text = why.text();
+  return Report(found);
 }
 
 std::uint64_t NamespaceWalk::CountFiles() {
@@ -336,8 +348,10 @@ Status WalkRoot(FileSystem& fs, const WalkRequest& request) {
     return invalid("a root and a function must be given");
   }
   if ((request.flags & ~kAdminFlags) != 0) return invalid("flags that are not known here");
-  const std::string wrong = request.label.empty() ? "" : CheckLabel(request.label);
-  if (!wrong.empty()) return invalid(fmt::format("namespace '{}': {}", request.label, wrong));
+  // Any folder of the root may hold blocks, whatever it was renamed to; none outside it.
+  if (request.label == "." || request.label == ".." || request.label.contains('/')) {
+    return invalid(fmt::format("namespace '{}': not the name of a folder below", request.label));
+  }
   const int fd = fs.OpenAt(AT_FDCWD, request.root.c_str(), O_RDONLY | O_DIRECTORY, 0);
   if (fd < 0) return ErrnoStatus(-fd, request.root);
   const File root(fs, fd);
@@ -356,7 +370,11 @@ Status WalkRoot(FileSystem& fs, const WalkRequest& request) {
   for (const std::string& label : *labels) {
     auto walk = std::make_unique<NamespaceWalk>(fs, request, fd, label);
     const Status opened = walk->Open();
-    if (!opened.ok()) return opened;
+    if (!opened.ok()) {
+      if (!request.label.empty()) return opened;
+      if (!walk->ReportUnreadable(opened)) return Status::Ok();
+      continue;
+    }
     if (request.total != nullptr) files += walk->CountFiles();
     walks.push_back(std::move(walk));
   }

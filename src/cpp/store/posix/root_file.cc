@@ -111,7 +111,8 @@ std::string PrintRootFile(const RootFile& file) {
 
 Result<RootFile> ParseRootFile(std::string_view text) {
   if (!text.starts_with(kMagic)) {
-    return Failure(Code::kCorruption, fmt::format("it is no such file ({} bytes)", text.size()));
+    return Failure(Code::kCorruption,
+                   fmt::format("its {} bytes are not those of such a file", text.size()));
   }
   std::string_view rest = text.substr(kMagic.size());
   const auto format = ParseNumber<std::uint32_t>(TakeLine(&rest));
