@@ -53,7 +53,7 @@ def admin_inspect(
 def admin_walk(
     stage: str,
     root: str | bytes,
-    namespace_label: str | None,
+    namespace_label: str | bytes | None,
     flags: int,
     total: Callable[[int], object] | None,
     entry: Callable[[AdminEntry], object],

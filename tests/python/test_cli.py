@@ -90,6 +90,13 @@ def test_options_of_an_unknown_stage() -> None:
     assert "posix" in done.err
 
 
+def test_options_of_a_missing_folder_of_stages(tmp_path: Path) -> None:
+    for rest in ([], ["posix"]):
+        done = cli("options", *rest, "--plugin-path", tmp_path / "none")
+        assert done.code == 2
+        assert "none: no such folder" in done.err
+
+
 def test_options_page_is_current() -> None:
     """Run `ucmstore options --markdown > docs/options.md` if this fails."""
     done = cli("options", "--markdown")

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import ucmstore
 from cli_support import (
@@ -22,6 +27,9 @@ from cli_support import (
     name_space,
     open_store,
 )
+from ucmstore.cli import purge
+from ucmstore.cli.admin import Walk, tally
+from ucmstore.cli.app import app
 
 MODEL = "cli-test"
 
@@ -129,6 +137,38 @@ def test_verify_counts_foreign_files(tmp_path: Path) -> None:
     assert (tmp_path / name_space().label / "notes.txt").read_text() == "mine"
 
 
+DAMAGES = {"rubbish": b"rubbish\n", "empty": b"", "binary": bytes(range(256)) * 8}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_verify_counts_a_damaged_namespace_and_says_the_way_out(
+    tmp_path: Path, damage: str
+) -> None:
+    ids = fill(tmp_path, 5)
+    fill(tmp_path, 3, "good")
+    root_file = tmp_path / name_space().label / "UCMSTORE"
+    root_file.write_bytes(DAMAGES[damage])
+    for rest in ([], ["--repair"]):
+        done = cli("verify", tmp_path, "--json", *rest)
+        assert done.code == 1, done.out
+        assert done.document["ok"] is False
+        assert done.document["bad"] == done.document["bad_namespaces"] == 1
+        (entry,) = done.document["entries"]
+        assert entry["path"] == str(root_file.parent)
+        assert entry["verdict"] == "corrupt"
+        assert "UCMSTORE" in entry["why"]
+    words = cli("verify", tmp_path)
+    assert words.code == 1
+    assert "Delete that file" in words.out
+    assert "damaged" in cli("ls", tmp_path).out
+    assert cli("inspect", root_file.parent).code == 1
+
+    root_file.unlink()  # as it says
+    with open_store(tmp_path) as store:
+        assert store.lookup_prefix(ids) == 5
+    assert cli("verify", tmp_path, "--json").document["ok"] is True
+
+
 @pytest.mark.parametrize("command", ["verify", "ls", "inspect", "purge"])
 def test_a_missing_root_is_said_in_words(tmp_path: Path, command: str) -> None:
     rest = ["--all", "--yes"] if command == "purge" else []
@@ -191,6 +231,65 @@ def test_inspect_says_every_field(tmp_path: Path) -> None:
     space = cli("inspect", tmp_path / name_space().label, "--json")
     assert any(MODEL in field["value"] for field in space.document["fields"])
     assert cli("inspect", tmp_path).code == 0
+
+
+@pytest.mark.parametrize("offset", [5, -4096 + 20])
+def test_inspect_of_a_bad_block_exits_with_1(tmp_path: Path, offset: int) -> None:
+    path = block_file(tmp_path, fill(tmp_path, 1)[0])
+    flip_byte(path, offset % path.stat().st_size)
+    assert cli("inspect", path).code == 1
+    assert cli("inspect", path, "--json").code == 1
+    with path.open("r+b") as file:
+        file.truncate(100)
+    torn = cli("inspect", path)
+    assert torn.code == 1
+    assert str(path) in torn.err
+
+
+ODD_NAMES = ["m copy", "[red]x", "a\x1b[31m\x07\nb", os.fsdecode(b"\xff\xfe"), ".hidden"]
+
+
+def test_g02_purge_goes_on_past_folders_with_odd_names(tmp_path: Path) -> None:
+    fill(tmp_path, 3)
+    good = tmp_path / name_space().label
+    for odd in ODD_NAMES:
+        shutil.copytree(good, tmp_path / odd)
+    for command in ("ls", "verify", "inspect"):
+        done = cli(command, tmp_path)
+        assert done.code == 0, done.err
+        assert done.out.replace("\n", "").isprintable(), done.out
+    document = cli("ls", tmp_path, "--json").document
+    assert {entry["label"] for entry in document["namespaces"]} == {good.name, *ODD_NAMES}
+
+    one = cli("purge", tmp_path, "--namespace", ODD_NAMES[0], "--yes")
+    assert one.code == 0, one.err
+    assert {path.name for path in tmp_path.iterdir()} == {good.name, *ODD_NAMES[1:]}
+    rest = cli("purge", tmp_path, "--all", "--yes")
+    assert rest.code == 0, rest.err
+    assert (rest.out + rest.err).replace("\n", "").isprintable()
+    assert not list(tmp_path.iterdir())
+
+
+def test_g02_purge_reports_the_namespace_that_it_cannot_empty_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, 2, "one")
+    fill(tmp_path, 3, "two")
+    stuck = name_space("one").label
+
+    def walk(root: Path, flags: Walk = Walk.LOOK, label: str | None = None, **rest: Any) -> Any:
+        if flags == Walk.PURGE and label == stuck:
+            raise ucmstore.StoreIOError(f"{root}/{stuck}: Input/output error")
+        return tally(root, flags, label, **rest)
+
+    monkeypatch.setattr(purge, "tally", walk)
+    done = CliRunner().invoke(app, ["purge", str(tmp_path), "--all", "--yes", "--json"])
+    assert done.exit_code == 1, done.output
+    document = json.loads(done.stdout)
+    assert document["removed_blocks"] == 3
+    (failed,) = document["failed_namespaces"]
+    assert failed["label"] == stuck
+    assert "Input/output error" in failed["error"]
 
 
 def test_g02_purge_removes_the_chosen_namespace_only(tmp_path: Path) -> None:

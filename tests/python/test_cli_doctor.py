@@ -25,6 +25,7 @@ def test_doctor_looks_at_this_machine(tmp_path: Path) -> None:
         "/dev/shm",
         "memlock",
         "nofile",
+        f"folder {tmp_path}",
         f"file system of {tmp_path}",
         f"direct I/O in {tmp_path}",
     ):
@@ -40,6 +41,23 @@ def test_doctor_in_words(tmp_path: Path) -> None:
     done = cli("doctor", tmp_path)
     assert "io_uring" in done.out
     assert "nofile" in done.out
+
+
+def test_doctor_of_what_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for path, words in (
+        (tmp_path / "new", "not there"),
+        (tmp_path / "a" / "b", "not there"),
+        (tmp_path / "file", "not a folder"),
+        (tmp_path / "file" / "x", "Not a directory"),
+    ):
+        done = cli("doctor", path, "--json")
+        assert done.code == 1, path
+        (line,) = [line for line in done.document["checks"] if line["check"] == f"folder {path}"]
+        assert line["verdict"] == "fail"
+        assert line["found"] == words
+        assert line["advice"]
+    assert cli("doctor", tmp_path / "new").code == 1
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ owns, so all of this works while engines use the medium. Nothing here is kept fo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
@@ -74,8 +75,15 @@ class Entry:
 
     @property
     def bad(self) -> bool:
-        """A block that was promised and is not there as promised."""
-        return self.kind == Kind.BLOCK and self.verdict in BAD
+        """A block that is not there as promised, or what hides blocks: a namespace, a folder."""
+        if self.verdict == Verdict.UNREADABLE:
+            return True
+        return self.kind in (Kind.BLOCK, Kind.NAMESPACE) and self.verdict in BAD
+
+    @property
+    def bad_namespace(self) -> bool:
+        """A whole namespace that cannot be opened."""
+        return self.bad and self.kind == Kind.NAMESPACE
 
 
 def require_folder(root: Path) -> None:
@@ -118,14 +126,15 @@ def walk(
         )
         return True
 
-    _core.admin_walk(stage, str(root), namespace, int(flags), total, entry)
+    label = None if namespace is None else os.fsencode(namespace)
+    _core.admin_walk(stage, os.fsencode(root), label, int(flags), total, entry)
 
 
 def inspect(path: Path, stage: str = "Posix") -> list[tuple[str, str]]:
     """Every fact about a block file, a namespace or a root: name and value."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
-    return list(_core.admin_inspect(stage, str(path)))
+    return list(_core.admin_inspect(stage, os.fsencode(path)))
 
 
 @dataclass
@@ -145,6 +154,7 @@ class Tally:
     removed_others: int = 0
     removed_bytes: int = 0
     failed: int = 0
+    damaged: bool = False  # no store opens it
 
     def add(self, entry: Entry) -> None:
         """Count one entry."""
@@ -161,6 +171,7 @@ class Tally:
             self.set_aside += 1
         elif entry.kind == Kind.FOREIGN:
             self.foreign += 1
+        self.damaged |= entry.bad_namespace
         self.disk_bytes += entry.disk_bytes
         if entry.action == Action.REMOVED:
             self.removed_bytes += entry.disk_bytes

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from ucmstore.cli.doctor_checks import Finding, all_findings
-from ucmstore.cli.output import EXIT_BAD, JsonFlag, in_words, print_json, stdout
+from ucmstore.cli.output import EXIT_BAD, JsonFlag, cell, in_words, print_json, stdout
 from ucmstore.cli.stages import stage_names
 
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -24,14 +24,17 @@ def _table(findings: list[Finding]) -> Table:
     for finding in findings:
         style = _STYLE[finding.verdict]
         table.add_row(
-            finding.check, f"[{style}]{finding.verdict}[/]", finding.found, finding.advice
+            cell(finding.check),
+            f"[{style}]{finding.verdict}[/]",
+            cell(finding.found),
+            cell(finding.advice),
         )
     return table
 
 
 @in_words
 def command(
-    path: Annotated[Path, typer.Argument(help="A root, or where one shall be.")] = Path(),
+    path: Annotated[Path, typer.Argument(help="The folder that is or shall be a root.")] = Path(),
     as_json: JsonFlag = False,
 ) -> None:
     """Look at this machine: kernel, io_uring, direct I/O, memory, limits, versions.

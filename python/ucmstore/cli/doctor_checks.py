@@ -14,6 +14,7 @@ import mmap
 import os
 import platform
 import resource
+import stat
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -114,6 +115,24 @@ def check_io_uring(probe: Callable[[], int] = try_io_uring) -> Finding:
         errno.ENOMEM: "Too little lockable memory: raise `ulimit -l`. Until then psync is used.",
     }.get(error, "psync is used instead.")
     return Finding("io_uring", "warn", found, advice)
+
+
+def check_folder(path: Path) -> Finding:
+    """Whether the path is a folder at all; the checks that follow look at the nearest above it."""
+    name = f"folder {path}"
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        near = _nearest_folder(path)
+        advice = f"Make it, or mount it; the lines below are of {near}, the nearest that is there."
+        if near == path.absolute().parent:
+            advice += " A store makes its root when it opens, unless create_root is off."
+        return Finding(name, "fail", "not there", advice)
+    except OSError as error:
+        return Finding(name, "fail", f"{error.strerror}", "Mount or repair it.")
+    if not stat.S_ISDIR(mode):
+        return Finding(name, "fail", "not a folder", "Give a folder: a root is one.")
+    return Finding(name, "ok", f"{path.absolute()}")
 
 
 def _nearest_folder(path: Path) -> Path:
@@ -299,6 +318,7 @@ def all_findings(path: Path, list_stages: Callable[[], list[str]]) -> list[Findi
         check_kernel(),
         check_cpu(),
         check_io_uring(),
+        check_folder(path),
         check_file_system(path),
         check_direct_io(path),
         check_shared_memory(),

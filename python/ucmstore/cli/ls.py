@@ -13,14 +13,18 @@ from rich.table import Table
 
 from ucmstore.cli.admin import Tally, inspect, tally
 from ucmstore.cli.output import (
+    EXIT_BAD,
     JsonFlag,
+    cell,
     facts,
+    fail,
     human_bytes,
     in_words,
     print_json,
     progress,
     stdout,
 )
+from ucmstore.errors import CorruptionError
 
 
 def _when(mtime_ns: int) -> str | None:
@@ -30,7 +34,7 @@ def _when(mtime_ns: int) -> str | None:
 
 
 def _table(root: Path, tallies: dict[str, Tally]) -> Table:
-    table = Table(title=f"{root}", title_justify="left")
+    table = Table(title=cell(f"{root}"), title_justify="left")
     for heading, justify in (
         ("namespace", "left"),
         ("blocks", "right"),
@@ -53,8 +57,10 @@ def _table(root: Path, tallies: dict[str, Tally]) -> Table:
             )
             if count
         ]
+        if counts.damaged:
+            besides.insert(0, "damaged: see `ucmstore verify`")
         table.add_row(
-            label or "(none)",
+            cell(label or "(none)"),
             f"{counts.blocks:,}",
             human_bytes(counts.disk_bytes),
             _when(counts.oldest_ns) or "",
@@ -73,7 +79,7 @@ def command(
     with progress("looking at files", None, quiet=as_json) as bar:
         tallies = tally(root, total=bar.set_total, seen=bar)
     if not as_json:
-        stdout().print(_table(root, tallies) if tallies else f"{root}: no namespace here")
+        stdout().print(_table(root, tallies) if tallies else cell(f"{root}: no namespace here"))
         return
     print_json(
         {
@@ -90,6 +96,7 @@ def command(
                     "leftovers": counts.leftovers,
                     "set_aside": counts.set_aside,
                     "foreign": counts.foreign,
+                    "damaged": counts.damaged,
                 }
                 for label, counts in sorted(tallies.items())
             ],
@@ -102,8 +109,14 @@ def inspect_command(
     path: Annotated[Path, typer.Argument(help="A block file, a namespace's folder, or a root.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Describe a block file, a namespace or a root, every field in words."""
-    fields = inspect(path)
+    """Describe a block file, a namespace or a root, every field in words.
+
+    Exit code 1 if it is torn or corrupt.
+    """
+    try:
+        fields = inspect(path)
+    except CorruptionError as error:
+        raise fail(str(error), as_json=as_json, code=EXIT_BAD) from error
     if as_json:
         print_json(
             {
@@ -113,3 +126,5 @@ def inspect_command(
         )
     else:
         stdout().print(facts(f"{path}", [(name, value.rstrip()) for name, value in fields]))
+    if dict(fields).get("verdict", "good") != "good":
+        raise typer.Exit(EXIT_BAD)

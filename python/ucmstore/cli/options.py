@@ -96,6 +96,9 @@ def command(
     if as_markdown and as_json:
         raise fail("choose one of --markdown and --json", as_json=False)
     folders = [str(folder) for folder in plugin_path or []]
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise NotADirectoryError(f"--plugin-path {folder}: no such folder")
     shown = [find_scope(stage, folders)] if stage is not None else scopes(folders)
     if as_json:
         print_json({"scopes": [asdict(scope) for scope in shown]})

@@ -26,6 +26,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from ucmstore.errors import Error
 
@@ -59,11 +60,26 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2))
 
 
+def harmless(text: str) -> str:
+    """`text` with nothing in it that a terminal obeys: control characters as \\x1b, \\n, \\u202e.
+
+    Names on a disk are anybody's choice, and so are the errors that quote them.
+    """
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def cell(text: str) -> Text:
+    """The cell of a table: harmless, and no markup."""
+    return Text("\n".join(map(harmless, text.split("\n"))), overflow="fold")
+
+
 def fail(message: str, *, as_json: bool, code: int = EXIT_USAGE) -> typer.Exit:
     """Say in words what is wrong; raise what is returned."""
     if as_json:
         print_json({"error": message})
-    stderr().print(f"error: {message}", style="red", markup=False, soft_wrap=True)
+    stderr().print(f"error: {harmless(message)}", style="red", markup=False, soft_wrap=True)
     return typer.Exit(code)
 
 
@@ -116,11 +132,11 @@ def progress(what: str, total: int | None, *, quiet: bool = False) -> Iterator[B
 
 def facts(title: str, rows: list[tuple[str, str]]) -> Table:
     """A two-column table of names and values."""
-    table = Table(title=title, show_header=False, title_justify="left")
+    table = Table(title=cell(title), show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(name, value)
+        table.add_row(cell(name), cell(value))
     return table
 
 

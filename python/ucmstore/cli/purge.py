@@ -14,13 +14,16 @@ from ucmstore.cli.admin import Tally, Walk, tally
 from ucmstore.cli.output import (
     EXIT_BAD,
     JsonFlag,
+    cell,
     fail,
+    harmless,
     human_bytes,
     in_words,
     print_json,
     progress,
     stdout,
 )
+from ucmstore.errors import Error, NotFoundError
 
 
 def _chosen(tallies: dict[str, Tally], root: Path, namespace: str | None) -> dict[str, Tally]:
@@ -36,13 +39,13 @@ def _chosen(tallies: dict[str, Tally], root: Path, namespace: str | None) -> dic
 
 def _plan(chosen: dict[str, Tally]) -> str:
     lines = [
-        f"  {label}: {counts.blocks:,} blocks, {human_bytes(counts.disk_bytes)}"
+        f"  {harmless(label)}: {counts.blocks:,} blocks, {human_bytes(counts.disk_bytes)}"
         for label, counts in sorted(chosen.items())
     ]
     return "\n".join(lines)
 
 
-def _document(root: Path, removed: dict[str, Tally]) -> dict[str, Any]:
+def _document(root: Path, removed: dict[str, Tally], failures: dict[str, str]) -> dict[str, Any]:
     return {
         "root": str(root),
         "namespaces": [
@@ -58,6 +61,9 @@ def _document(root: Path, removed: dict[str, Tally]) -> dict[str, Any]:
         "removed_blocks": sum(counts.removed_blocks for counts in removed.values()),
         "freed_bytes": sum(counts.removed_bytes for counts in removed.values()),
         "failed": sum(counts.failed for counts in removed.values()),
+        "failed_namespaces": [
+            {"label": label, "error": error} for label, error in sorted(failures.items())
+        ],
     }
 
 
@@ -83,26 +89,35 @@ def command(
     chosen = _chosen(tally(root), root, namespace)
     console = stdout()
     if not yes:
-        console.print(f"This removes from {root}:\n{_plan(chosen)}", markup=False)
+        console.print(f"This removes from {harmless(str(root))}:\n{_plan(chosen)}", markup=False)
         typer.confirm("Go on?", abort=True)
     removed: dict[str, Tally] = {}
+    failures: dict[str, str] = {}
     with progress("removing", None, quiet=as_json) as bar:
         for label in chosen:
-            removed.update(tally(root, Walk.PURGE, label, total=bar.set_total, seen=bar))
-    document = _document(root, removed)
+            try:
+                removed.update(tally(root, Walk.PURGE, label, total=bar.set_total, seen=bar))
+            except NotFoundError:  # somebody else has removed it
+                continue
+            except (Error, OSError) as error:  # the others can be removed nevertheless
+                failures[label] = str(error)
+    document = _document(root, removed, failures)
     if as_json:
         print_json(document)
     else:
         for entry in document["namespaces"]:
             others = f" and {entry['removed_others']:,} others" if entry["removed_others"] else ""
             console.print(
-                f"{entry['label']}: removed {entry['removed_blocks']:,} blocks{others}, "
-                f"freed {human_bytes(entry['freed_bytes'])}",
-                markup=False,
+                cell(
+                    f"{entry['label']}: removed {entry['removed_blocks']:,} blocks{others}, "
+                    f"freed {human_bytes(entry['freed_bytes'])}"
+                )
             )
         if not document["namespaces"]:
-            console.print(f"{root}: no namespace here, nothing removed", markup=False)
+            console.print(cell(f"{root}: nothing removed"))
         if document["failed"]:
             console.print(f"{document['failed']:,} files could not be removed", style="red")
-    if document["failed"]:
+        for label, why in sorted(failures.items()):
+            console.print(cell(f"{label} could not be emptied: {why}"), style="red")
+    if document["failed"] or failures:
         raise typer.Exit(EXIT_BAD)

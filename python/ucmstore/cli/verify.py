@@ -15,6 +15,7 @@ from ucmstore.cli.admin import Action, Entry, Kind, Verdict, Walk, walk
 from ucmstore.cli.output import (
     EXIT_BAD,
     JsonFlag,
+    cell,
     facts,
     human_bytes,
     in_words,
@@ -39,6 +40,7 @@ class Report:
     set_aside_before: int = 0
     foreign: int = 0
     bad: int = 0
+    bad_namespaces: list[Entry] = field(default_factory=list)
     listed: list[Entry] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
@@ -54,16 +56,19 @@ class Report:
         # Unknown promises nothing: foreign files and what was set aside are counted by kind.
         self.verdicts[entry.verdict] += 1
         self.bad += entry.bad
+        if entry.bad_namespace:
+            self.bad_namespaces.append(entry)
         if entry.verdict in _REMARKABLE and len(self.listed) < _MAX_LISTED:
             self.listed.append(entry)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `bad` are blocks torn, corrupt or unreadable, leftovers are not."""
+        """Plain data; `bad` is what is torn, corrupt or unreadable, leftovers are not."""
         return {
             "ok": not self.bad,
             "blocks": self.blocks,
             "bytes": self.bytes,
             "bad": self.bad,
+            "bad_namespaces": len(self.bad_namespaces),
             "torn": self.verdicts[Verdict.TORN],
             "corrupt": self.verdicts[Verdict.CORRUPT],
             "unreadable": self.verdicts[Verdict.UNREADABLE],
@@ -119,6 +124,7 @@ def _summary(report: Report, seconds: float, *, repair: bool) -> list[tuple[str,
         ("bad", f"{report.bad:,}"),
     ]
     for name, count in (
+        ("  whole namespaces", len(report.bad_namespaces)),
         ("  torn", report.verdicts[Verdict.TORN]),
         ("  corrupt", report.verdicts[Verdict.CORRUPT]),
         ("  unreadable", report.verdicts[Verdict.UNREADABLE]),
@@ -147,8 +153,19 @@ def _list(entries: list[Entry]) -> Table:
         table.add_column(heading, overflow="fold")
     for entry in entries[:_MAX_SHOWN]:
         done = "" if entry.action == Action.NONE else entry.action.name.lower().replace("_", " ")
-        table.add_row(entry.verdict.name.lower(), entry.path, entry.text, done)
+        table.add_row(entry.verdict.name.lower(), cell(entry.path), cell(entry.text), done)
     return table
+
+
+def _way_out(namespace: Entry) -> str:
+    """What brings the blocks of a namespace back."""
+    if namespace.verdict == Verdict.UNREADABLE:
+        return f"{namespace.path} cannot be read, so no store finds its blocks: repair that first."
+    return (
+        f"{namespace.path}/UCMSTORE is damaged, so no store opens this namespace; its blocks were "
+        "not read. Delete that file: the next store that opens the namespace with the options "
+        "that it had makes it anew, and finds the blocks. Then verify again."
+    )
 
 
 @in_words
@@ -164,8 +181,9 @@ def command(
 ) -> None:
     """Read and check every block below a root, while engines use it or not.
 
-    Exit code 0: all good. 1: a block is torn, corrupt or unreadable (also when --repair dealt with
-    it). Leftovers of dead writers are reported and are not an error: no reader can see them.
+    Exit code 0: all good. 1: a block, or a whole namespace, is torn, corrupt or unreadable (also
+    when --repair dealt with it). Leftovers of dead writers are reported and are not an error: no
+    reader can see them.
     """
     started = time.perf_counter()
     report = verify(root, repair=repair, namespace=namespace, quiet=as_json)
@@ -182,7 +200,9 @@ def command(
         leftovers = report.verdicts[Verdict.LEFTOVER]
         if not report.blocks:
             console.print("There are no blocks here.")
-        if not repair and (report.bad or leftovers):
+        for entry in report.bad_namespaces[:_MAX_SHOWN]:
+            console.print(cell(_way_out(entry)))
+        if not repair and (report.bad > len(report.bad_namespaces) or leftovers):
             console.print("Run again with --repair to set bad files aside and remove leftovers.")
     if report.bad:
         raise typer.Exit(EXIT_BAD)
