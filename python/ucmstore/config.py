@@ -11,6 +11,7 @@ from typing import Any
 from ucmstore import _core
 from ucmstore.block_id import Namespace, index_of
 from ucmstore.errors import ArgumentError, ArgumentTypeError, OptionError
+from ucmstore.options import StageOptions
 
 MOST_SHARD_BYTES = (1 << 32) - 1
 MOST_SHARDS = 65536
@@ -28,7 +29,7 @@ class StoreConfig:
     shard_size: int
     shards_per_block: int
     namespace: Namespace
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    options: dict[str, dict[str, Any]] = field(default_factory=dict, hash=False)
 
     @property
     def block_size(self) -> int:
@@ -58,13 +59,19 @@ def _plain(value: object) -> object:
     return value
 
 
-def gather_options(given: Mapping[str, object]) -> dict[str, dict[str, Any]]:
+def gather_options(given: Mapping[str, object], spec: str) -> dict[str, dict[str, Any]]:
     """Keywords of `open` by stage: a mapping is a stage's options, all else the store's own."""
+    stages = {stage.strip().lower() for stage in spec.split("|")} | StageOptions.__optional_keys__
     options: dict[str, dict[str, Any]] = {}
     for key, value in given.items():
         if value is None:
             continue
         if not isinstance(value, Mapping):
+            if key in stages:
+                raise OptionError(
+                    f"{key} = {value!r}: the options of a stage are a mapping; give "
+                    f"{key}={{'option': value, …}}"
+                )
             options.setdefault("store", {})[key] = _plain(value)
             continue
         stage = options.setdefault(key, {})
@@ -96,5 +103,5 @@ def make_config(
         shard_size=size_in_bytes(shard_size, "shard_size"),
         shards_per_block=index_of(shards_per_block, "shards_per_block", 1, MOST_SHARDS),
         namespace=namespace,
-        options=gather_options(given),
+        options=gather_options(given, spec),
     )

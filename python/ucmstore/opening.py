@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any, Unpack, overload
 
 from ucmstore.block_id import Namespace
@@ -57,5 +58,9 @@ def open(  # noqa: A001
         missing = {"spec": spec, "shard_size": shard_size, "namespace": namespace}
         names = ", ".join(name for name, value in missing.items() if value is None)
         raise ArgumentTypeError(f"{names} missing: open needs a spec, shard_size and namespace")
+    if not isinstance(stages, (Mapping, NoneType)):
+        raise ArgumentTypeError(
+            f"stages is a {type(stages).__name__!r}; give a mapping of each stage's options"
+        )
     given = {**options, **(stages or {})}
     return Store(make_config(spec, shard_size, shards_per_block, namespace, given))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -192,6 +193,24 @@ def refuses(root: Path | str, words: str, **changes: Any) -> None:
     with pytest.raises(ucmstore.Error, match=words) as caught:
         open_store("Posix", **{"posix": {"roots": [root]}, **changes})
     assert str(root) in str(caught.value) or "roots" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [5, "/tmp", ["roots"]])
+def test_m01_the_options_of_a_stage_are_a_mapping(value: object) -> None:
+    with pytest.raises(ucmstore.OptionError, match=r"^dram = .*a stage are a mapping; give dram={"):
+        open_store("Dram", dram=value)
+    with pytest.raises(ucmstore.OptionError, match=r"^posix = .*are a mapping"):
+        open_store("Dram", stages={"posix": value})
+    with pytest.raises(ucmstore.OptionError, match=r"^own = .*are a mapping"):
+        open_store("Own|Dram", own=value)
+    with pytest.raises(ucmstore.ArgumentTypeError, match=r"^stages is a"):
+        open_store("Dram", stages=value)
+
+
+def test_a_config_can_be_a_key() -> None:
+    with open_store("Dram") as store, open_store("Dram", workers=2) as other:
+        assert {store.config: 1}[pickle.loads(pickle.dumps(store.config))] == 1
+        assert store.config != other.config
 
 
 def test_l06_a_root_that_cannot_be(tmp_path: Path) -> None:
