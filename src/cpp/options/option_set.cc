@@ -84,7 +84,7 @@ Status UnknownOption(std::string_view stage, std::span<const OptionSpecV1> table
   if (names.empty()) {
     text += ": this stage has no options";
   } else {
-    text += "; its options: " + Join(names) + "; did you mean " + Quote(Nearest(key, names)) + "?";
+    text += "; its options: " + Join(names) + DidYouMean(key, names);
   }
   return Status::Error(Code::kInvalidArgument, text);
 }
@@ -121,7 +121,7 @@ std::string FitSize(const OptionInput& input, bool from_table, const Range& rang
 }
 
 std::string FitText(const std::string& text, const Range& range) {
-  if (text.find('\0') != std::string::npos) return "a NUL character cannot be in it";
+  if (text.find('\0') != std::string::npos) return "not allowed: a NUL character is in it";
   return range.Check(std::string_view(text));
 }
 

@@ -106,7 +106,7 @@ std::string Range::Check(std::string_view value) const {
   for (const std::string& allowed : words) {
     if (allowed == value) return {};
   }
-  return "not one of " + text + "; did you mean " + Quote(Nearest(value, words)) + "?";
+  return "not one of " + text + DidYouMean(value, words);
 }
 
 Result<std::int64_t> ParseInt(std::string_view text) {

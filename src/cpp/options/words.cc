@@ -126,7 +126,14 @@ std::string_view Nearest(std::string_view wanted, std::span<const std::string> n
       best_distance = distance;
     }
   }
-  return best;
+  // A quarter of the letters wrong, and one: beyond that two names have nothing to do with another.
+  const std::size_t letters = std::min(std::max(wanted.size(), best.size()), kMaxCompared);
+  return best_distance <= 1 + letters / 4 ? best : std::string_view();
+}
+
+std::string DidYouMean(std::string_view wanted, std::span<const std::string> names) {
+  const std::string_view nearest = Nearest(wanted, names);
+  return nearest.empty() ? std::string() : "; did you mean " + Quote(nearest) + "?";
 }
 
 }  // namespace ucmstore

@@ -23,7 +23,10 @@ namespace ucmstore {
 // near. Looks at the first 64 characters.
 [[nodiscard]] std::size_t NameDistance(std::string_view a, std::string_view b);
 
-// The nearest of `names`, the first of equals; "" if there are none.
+// The nearest of `names`, the first of equals; "" if none is near enough to have been meant.
 [[nodiscard]] std::string_view Nearest(std::string_view wanted, std::span<const std::string> names);
+
+// The end of an error: `; did you mean "capacity"?`, or "" if none of them can have been meant.
+[[nodiscard]] std::string DidYouMean(std::string_view wanted, std::span<const std::string> names);
 
 }  // namespace ucmstore

@@ -121,6 +121,7 @@ std::string NearestStage(std::string_view wanted, std::span<const std::string> d
     names.reserve(files.size());
     for (const auto& [name, path] : files) names.push_back(name);
     const std::string nearest(Nearest(wanted, names));
+    if (nearest.empty()) break;
     const Result<PluginPtr> plugin = Plugin::Load(files.at(nearest), "");
     if (plugin) return std::string((*plugin)->name());
     files.erase(nearest);

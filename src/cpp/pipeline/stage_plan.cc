@@ -102,12 +102,12 @@ Status CheckScopes(std::string_view spec, std::span<const SpecStage> stages,
   scopes.emplace_back(kStoreScope);
   for (const auto& [key, values] : options) {
     if (std::ranges::find(scopes, key) != scopes.end()) continue;
-    std::string meant = MeantAsOption(key, stages, plugins);
-    if (meant.empty()) meant = Quote(Nearest(key, scopes));
-    return Status::Error(Code::kInvalidArgument, "options for " + Quote(key) +
-                                                     ": no such stage in the spec " + Quote(spec) +
-                                                     "; options may be for " + Join(scopes) +
-                                                     "; did you mean " + meant + "?");
+    const std::string meant = MeantAsOption(key, stages, plugins);
+    return Status::Error(
+        Code::kInvalidArgument,
+        "options for " + Quote(key) + ": no such stage in the spec " + Quote(spec) +
+            "; options may be for " + Join(scopes) +
+            (meant.empty() ? DidYouMean(key, scopes) : "; did you mean " + meant + "?"));
   }
   return Status::Ok();
 }

@@ -28,7 +28,8 @@ BlockId OneId(PyObject* item, Py_ssize_t position) {
   BufferView view;
   if (PyUnicode_Check(item) || !view.Acquire(item, PyBUF_SIMPLE)) {
     PyErr_Clear();
-    throw ArgumentTypeError(name + " is " + TypeName(item) + "; a block id is 16 bytes");
+    throw ArgumentTypeError(name + " is " + TypeName(item) +
+                            "; a block id is 16 bytes, or a buffer of as many");
   }
   if (view.get().len != kIdSize) {
     ThrowArgument(name + " has " + std::to_string(view.get().len) + " bytes; a block id has 16");
@@ -105,8 +106,10 @@ BlockIds::BlockIds(PyObject* ids) {
   if (PyBytes_CheckExact(ids) || PyObject_CheckBuffer(ids) != 0) {
     FromBuffer(ids);
   } else if (PyUnicode_Check(ids) || PySequence_Check(ids) == 0) {
-    throw ArgumentTypeError("ids is " + TypeName(ids) +
-                            "; give a sequence of 16-byte objects or one buffer of them");
+    throw ArgumentTypeError(
+        "ids is " + TypeName(ids) +
+        "; give a sequence of 16-byte objects, or one buffer of them: bytes, or "
+        "an array [n, 16] of uint8 such as numpy's (a tensor's .numpy())");
   } else {
     FromSequence(ids);
   }

@@ -51,6 +51,17 @@ TEST(Words, NearestIsTheOneMeant) {
   EXPECT_EQ(Nearest("x", {}), "");
 }
 
+TEST(Words, NothingIsMeantByAStrangeWord) {
+  const std::vector<std::string> words = {"none", "data"};
+  EXPECT_EQ(Nearest("fsync", words), "");
+  EXPECT_EQ(Nearest("", words), "");
+  EXPECT_EQ(Nearest(std::string(5000, 'k'), words), "");
+  EXPECT_EQ(Nearest("0600", std::vector<std::string>{"private", "group", "world"}), "");
+  EXPECT_EQ(Nearest("nosuch", std::vector<std::string>{"dram", "null", "posix"}), "");
+  EXPECT_EQ(DidYouMean("fsync", words), "");
+  EXPECT_EQ(DidYouMean("Date", words), "; did you mean \"data\"?");
+}
+
 TEST(Words, DistanceIsSymmetricAndBounded) {
   test::Random random;
   const auto word = [&random] {
