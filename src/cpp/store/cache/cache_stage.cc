@@ -81,7 +81,7 @@ Status CacheStage::Open(const StageSetup& setup) {
                  Watch::Callbacks{.over =
                                       [this](ShardWait wait) {
                                         wait.pin.Release();
-                                        Push(wait.task, std::move(wait.positions));
+                                        Push(wait.task, wait.positions);
                                       },
                                   .given_up = [this](ShardWait wait) { GiveUp(std::move(wait)); }});
   ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
@@ -147,20 +147,10 @@ Status CacheStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
     task->EndEmpty();
     return Status::Ok();
   }
-  if (desc.timeout_ms > 0) {
-    task->timer =
-        runtime().timer().Schedule(task->deadline, [this, weak = std::weak_ptr<CacheTask>(task)] {
-          if (const auto late = weak.lock()) {
-            late->Stop(Status::Error(Code::kTimeout,
-                                     "the task's deadline passed before this shard had moved"));
-          }
-        });
-  }
   const Lane lane = kind == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
   if (!runtime().pool().Push(queued, lane, desc.priority)) {
     *id = 0;
     table_->Remove(made);
-    if (task->timer != 0) runtime().timer().Cancel(task->timer);
     task->self.reset();
     const MutexLock lock(mutex_);
     inside_ -= 1 + queued.size();
@@ -169,19 +159,35 @@ Status CacheStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
                          "cgroup)");
   }
   for (auto& job : jobs) std::ignore = job.release();  // each deletes itself
+  if (desc.timeout_ms > 0) {
+    task->timer =
+        runtime().timer().Schedule(task->deadline, [weak = std::weak_ptr<CacheTask>(task)] {
+          if (const auto late = weak.lock()) {
+            late->Stop(Status::Error(Code::kTimeout,
+                                     "the task's deadline passed before this shard had moved"));
+          }
+        });
+    // TaskEnded looks at the entry after the end, this the other way round.
+    if (task->Ended()) (void)runtime().timer().Cancel(task->timer);
+  }
   return Status::Ok();
 }
 
-void CacheStage::Push(const CacheTaskPtr& task, Positions positions) {
-  auto job = std::make_unique<RunJob>(*this, task, positions);
-  Job* const pushed = job.get();
+void CacheStage::Push(const CacheTaskPtr& task, const Positions& positions) noexcept {
+  const char* why = "no worker thread could be started";
   Enter();
-  const Lane lane = task->kind() == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
-  if (runtime().pool().Push({&pushed, 1}, lane, task->priority())) {
-    std::ignore = job.release();
-    return;
+  try {
+    auto job = std::make_unique<RunJob>(*this, task, positions);
+    Job* const pushed = job.get();
+    const Lane lane = task->kind() == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
+    if (runtime().pool().Push({&pushed, 1}, lane, task->priority())) {
+      std::ignore = job.release();
+      return;
+    }
+  } catch (const std::exception&) {
+    why = "no memory to go on with it";
   }
-  EndAll(task, positions, Status::Error(Code::kLimit, "no worker thread could be started"));
+  EndAll(task, positions, Status::Error(Code::kLimit, why));
   Leave();
 }
 
@@ -192,6 +198,7 @@ void CacheStage::Run(const CacheTaskPtr& task, const Positions& positions) {
   }
   if (waiting.empty()) return;
   try {
+    ReapNowAndThen();
     if (task->kind() == TaskKind::kLoad) {
       LoadRun(task, waiting);
     } else {
@@ -209,20 +216,23 @@ void CacheStage::EndAll(const CacheTaskPtr& task, const Positions& positions,
   for (const std::uint32_t i : positions) task->EndWaiting(i, status);
 }
 
-void CacheStage::GiveUp(ShardWait wait) {
+void CacheStage::GiveUp(ShardWait wait) noexcept {
   const bool for_a_slot = !wait.pin;
   wait.pin.Release();
-  Reap();  // perhaps nobody will ever land it
-  if (wait.task->kind() == TaskKind::kLoad) {
-    if (EnterFill(wait.task, wait.positions)) GoPast(wait.task, wait.positions);
-    return;
+  Status why = Status::Error(
+      Code::kBusy, for_a_slot ? "no slot for this block became free: all are in use, or wait to be "
+                                "written back"
+                              : "another process is dumping this shard and has stopped");
+  try {
+    Reap();  // perhaps nobody will ever land it
+    if (wait.task->kind() == TaskKind::kLoad) {
+      if (EnterFill(wait.task, wait.positions)) GoPast(wait.task, wait.positions);
+      return;
+    }
+  } catch (const std::exception&) {
+    why = Status::Error(Code::kLimit, "no memory to go on with it");
   }
-  EndAll(
-      wait.task, wait.positions,
-      Status::Error(Code::kBusy,
-                    for_a_slot ? "no slot for this block became free: all are in use, or wait to "
-                                 "be written back"
-                               : "another process is dumping this shard and has stopped"));
+  EndAll(wait.task, wait.positions, why);
 }
 
 Status CacheStage::Named(const Status& status) const noexcept {
@@ -248,7 +258,7 @@ void CacheStage::CountEnd(const CacheTask& task, const Status& status,
 }
 
 void CacheStage::TaskEnded(CacheTask& task) noexcept {
-  if (task.timer != 0) runtime().timer().Cancel(task.timer);
+  if (const Timer::EntryId timer = task.timer; timer != 0) (void)runtime().timer().Cancel(timer);
   Figures& figures = task.kind() == TaskKind::kLoad ? loads_ : dumps_;
   figures.latency.Record(Now() - task.begun);
   Leave();
@@ -280,6 +290,13 @@ Status CacheStage::Cancel(TaskId id) noexcept {
 void CacheStage::Reap() {
   if (attachment_->Reap() == 0) return;
   ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
+}
+
+void CacheStage::ReapNowAndThen() {
+  const auto now = Now().time_since_epoch().count();
+  auto last = last_reap_.load(std::memory_order_relaxed);
+  if (now - last < std::chrono::nanoseconds(kReapEvery).count()) return;
+  if (last_reap_.compare_exchange_strong(last, now, std::memory_order_relaxed)) Reap();
 }
 
 void CacheStage::ScheduleExpiry() {
@@ -328,6 +345,7 @@ bool CacheStage::Close(std::uint32_t timeout_ms) noexcept {
       const MutexLock lock(mutex_);
       waiting_fills_.clear();
     }
+    (void)attachment_->Reap();
     ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
     // Some time is kept for what is cancelled then.
     const auto kept = std::min(milliseconds(timeout_ms / 4), milliseconds(500));

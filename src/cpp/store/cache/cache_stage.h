@@ -70,7 +70,7 @@ class CacheStage final : public ForwardStage {
   Status LookupHere(const LookupDesc& desc, std::uint8_t* found);
   Status LookupBelow(const LookupDesc& desc, std::uint8_t* found);
   // Queues the shards to be looked at (again). Ends them if there is no worker.
-  void Push(const CacheTaskPtr& task, Positions positions);
+  void Push(const CacheTaskPtr& task, const Positions& positions) noexcept;
   void Run(const CacheTaskPtr& task, const Positions& positions);
   void StopTask(const CacheTaskPtr& task, const Status& why);
   void TaskEnded(CacheTask& task) noexcept;
@@ -83,9 +83,11 @@ class CacheStage final : public ForwardStage {
   [[nodiscard]] Ring& ring() noexcept { return attachment_->ring(); }
   [[nodiscard]] bool BelowHas(const BlockId& block);
   // Shards that have waited too long for another process, or for a slot.
-  void GiveUp(ShardWait wait);
+  void GiveUp(ShardWait wait) noexcept;
   // Erases the traces of dead processes and takes over what they had not written back.
   void Reap();
+  // Nobody hears a process die; those who are busy anyhow look once a second.
+  void ReapNowAndThen();
   void Expire();
   void ScheduleExpiry();
 
@@ -97,7 +99,8 @@ class CacheStage final : public ForwardStage {
   // wait their turn, without a slot, and are then looked at again.
   [[nodiscard]] bool EnterFill(const CacheTaskPtr& task, const Positions& positions);
   void LeaveFill();
-  void BeginFill(Pin pin, const CacheTaskPtr& task, Positions positions);
+  void BeginFill(Pin pin, const CacheTaskPtr& task, Positions positions) noexcept;
+  void WaitForShard(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin);
   void EndFill(Fill& fill, TaskId below);
   // Past the ring: straight between the caller's memory and the store below. Requires: EnterFill
   // returned true; LeaveFill is seen to.
@@ -118,6 +121,7 @@ class CacheStage final : public ForwardStage {
                                                      const Positions& positions) const;
 
   static constexpr std::uint32_t kMaxFills = 256;
+  static constexpr milliseconds kReapEvery{1'000};
 
   std::shared_ptr<Attachment> attachment_;
   std::optional<TaskTable> table_;
@@ -134,6 +138,7 @@ class CacheStage final : public ForwardStage {
   std::uint32_t fills_ UCMSTORE_GUARDED_BY(mutex_) = 0;
   std::deque<std::pair<CacheTaskPtr, Positions>> waiting_fills_ UCMSTORE_GUARDED_BY(mutex_);
   std::atomic<bool> closing_{false};
+  std::atomic<std::int64_t> last_reap_{0};
 
   struct Figures {
     Counter tasks, shards, bytes, errors, not_found;

@@ -58,9 +58,12 @@ void CacheTask::Stop(const Status& why) noexcept {
   for (std::size_t i = 0; i < phases_.size(); ++i) EndWaiting(i, why);
 }
 
-void CacheTask::AddBelow(TaskId below) {
+void CacheTask::AddBelow(TaskId below) noexcept {
   const MutexLock lock(mutex_);
-  below_.push_back(below);
+  try {
+    below_.push_back(below);
+  } catch (const std::exception&) {  // it ends all the same, only later
+  }
 }
 
 void CacheTask::RemoveBelow(TaskId below) noexcept {

@@ -50,7 +50,7 @@ class CacheTask final : public Task {
 
   // ---- tasks of the store below that move shards straight to the caller's memory ----
   // To be cancelled with this one; see CacheStage::Bypass.
-  void AddBelow(TaskId below);
+  void AddBelow(TaskId below) noexcept;  // without memory it is only not cancelled
   void RemoveBelow(TaskId below) noexcept;
   [[nodiscard]] std::vector<TaskId> Below() const;
 
@@ -60,8 +60,8 @@ class CacheTask final : public Task {
   const TimePoint begun;
   const TimePoint deadline;  // max: none
   const std::uint64_t tenant;
-  std::shared_ptr<CacheTask> self;  // until it has ended
-  Timer::EntryId timer = 0;         // of the deadline
+  std::shared_ptr<CacheTask> self;       // until it has ended
+  std::atomic<Timer::EntryId> timer{0};  // of the deadline
 
  private:
   enum class Phase : std::uint8_t { kWaiting, kMoving, kEnded };

@@ -11,8 +11,7 @@
 namespace ucmstore {
 namespace {
 
-constexpr int kLooks = 8;               // at a slot that changes under the dump's hands
-constexpr milliseconds kPatience{100};  // with another process that copies in the same shard
+constexpr int kLooks = 8;                         // at a slot that changes under the dump's hands
 constexpr milliseconds kPatienceForSlot{10'000};  // with a ring full of dirty blocks
 
 std::uint32_t BytesOf(const Shard& shard) {
@@ -110,7 +109,9 @@ void CacheStage::DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Pos
   const BlockId block = task->shards()[positions.front()].block;
   Positions moved;
   Positions there;
-  std::vector<ShardWait> waits;
+  Positions moving;  // by others
+  // From the first BeginShard on nothing may throw: nobody else would ever end that shard.
+  for (Positions* each : {&moved, &there, &moving}) each->reserve(positions.size());
   bool complete = false;
   for (const std::uint32_t i : positions) {
     const Shard& shard = task->shards()[i];
@@ -126,33 +127,29 @@ void CacheStage::DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Pos
     } else if (ring().ShardState(pin, shard.index) == kShardLanded) {
       there.push_back(i);
     } else {
-      const bool ours = ring().IsMine(ring().ShardState(pin, shard.index));
-      waits.push_back(
-          {.task = task,
-           .positions = {i},
-           .pin = pin.Another(),
-           .shard = shard.index,
-           .give_up = ours ? TimePoint::max() : std::chrono::steady_clock::now() + kPatience});
+      moving.push_back(i);
     }
   }
-  if (complete) {
-    unfinished_->Forget(block);
-    if (through_) {
-      for (const std::uint32_t i : moved) task->EndMove(i);
-      write_back_->Follow(pin.slot(), task, moved);
-      moved.clear();
+  // What has moved ends, whatever happens; or waits to be below.
+  try {
+    if (complete) {
+      unfinished_->Forget(block);
+      if (through_) {
+        write_back_->Follow(pin.slot(), task, moved);
+        for (const std::uint32_t i : moved) task->EndMove(i);
+        moved.clear();
+      }
+      write_back_->Add(pin.slot());
+    } else if (!moved.empty()) {
+      unfinished_->Note(block, pin, IndexesOf(*task, moved));
+      ScheduleExpiry();
     }
-    write_back_->Add(pin.slot());
-  } else if (!moved.empty()) {
-    unfinished_->Note(block, pin, IndexesOf(*task, moved));
-    ScheduleExpiry();
+  } catch (const std::exception&) {
+    // Out of memory for the records: the ring bounds its blocks, and Close looks for dirty ones.
   }
   for (const std::uint32_t i : moved) task->EndMoved(i, Status::Ok(), BytesOf(task->shards()[i]));
   EndAsDumped(task, there);
-  for (ShardWait& wait : waits) {
-    const Positions its = wait.positions;
-    if (Status status = watch_->Add(wait); !status.ok()) EndAll(task, its, status);
-  }
+  for (const std::uint32_t i : moving) WaitForShard(task, i, pin);
 }
 
 void CacheStage::DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions) {

@@ -142,28 +142,22 @@ void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& po
                           bool may_fill) {
   Positions here;
   Positions missing;
-  std::vector<ShardWait> waits;
+  Positions moving;  // by others
+  // From the first BeginShard on nothing may throw: nobody else would ever end that shard.
+  for (Positions* each : {&here, &missing, &moving}) each->reserve(positions.size());
   for (const std::uint32_t i : positions) {
     const std::uint32_t shard = task->shards()[i].index;
     if (ring().ShardState(pin, shard) == kShardLanded) {
       here.push_back(i);
     } else if (may_fill && ring().BeginShard(pin, shard)) {
       missing.push_back(i);
-    } else if (ring().ShardState(pin, shard) == kShardLanded) {
-      here.push_back(i);
     } else {
-      const bool ours = ring().IsMine(ring().ShardState(pin, shard));
-      waits.push_back(
-          {.task = task,
-           .positions = {i},
-           .pin = pin.Another(),
-           .shard = shard,
-           .give_up = ours ? TimePoint::max() : std::chrono::steady_clock::now() + kPatience});
+      moving.push_back(i);
     }
   }
   load_hit_shards_.Add(here.size());
   load_filled_shards_.Add(missing.size());
-  load_joined_shards_.Add(waits.size());
+  load_joined_shards_.Add(moving.size());
   if (!missing.empty()) {
     BeginFill(pin.Another(), task, std::move(missing));
   } else if (may_fill) {
@@ -173,10 +167,20 @@ void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& po
     if (ring().WordOf(pin).chance() == 0) ring().Touch(pin);
   }
   for (const std::uint32_t i : here) Deliver(task, i, pin);
-  for (ShardWait& wait : waits) {
-    const Positions its = wait.positions;
-    if (Status status = watch_->Add(wait); !status.ok()) EndAll(task, its, status);
-  }
+  for (const std::uint32_t i : moving) WaitForShard(task, i, pin);
+}
+
+// Until nobody is copying it in any more.
+void CacheStage::WaitForShard(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin) {
+  const std::uint32_t shard = task->shards()[position].index;
+  // Our own copies end, or what they wait for has a deadline of its own.
+  const bool ours = ring().IsMine(ring().ShardState(pin, shard));
+  ShardWait wait{.task = task,
+                 .positions = {position},
+                 .pin = pin.Another(),
+                 .shard = shard,
+                 .give_up = ours ? TimePoint::max() : std::chrono::steady_clock::now() + kPatience};
+  if (Status status = watch_->Add(wait); !status.ok()) EndAll(task, {position}, status);
 }
 
 void CacheStage::Deliver(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin) {
@@ -213,25 +217,29 @@ void CacheStage::LeaveFill() {
     next = std::move(waiting_fills_.front());
     waiting_fills_.pop_front();
   }
-  Push(next.first, std::move(next.second));
+  Push(next.first, next.second);
 }
 
-void CacheStage::BeginFill(Pin pin, const CacheTaskPtr& task, Positions positions) {
-  Enter();
-  auto fill = std::make_unique<Fill>(*this, std::move(pin), task, std::move(positions));
-  const TaskDesc desc = fill->desc();
-  TaskId id = 0;
-  Fill* const sent = fill.release();  // its callback deletes it, maybe before Load returns
-  const Status status = below().Load(desc, &id);
-  if (status.ok()) return;
-  fill.reset(sent);
-  for (const std::uint32_t i : fill->positions) {
-    ring().AbandonShard(fill->pin, task->shards()[i].index);
+void CacheStage::BeginFill(Pin pin, const CacheTaskPtr& task, Positions positions) noexcept {
+  Status status;
+  try {
+    auto fill = std::make_unique<Fill>(*this, pin.Another(), task, positions);
+    const TaskDesc desc = fill->desc();
+    TaskId id = 0;
+    Enter();
+    Fill* const sent = fill.release();  // its callback deletes it, maybe before Load returns
+    status = below().Load(desc, &id);
+    if (status.ok()) return;
+    fill.reset(sent);
+    fill.reset();
+    Leave();
+  } catch (const std::exception&) {
+    status = Status::Error(Code::kLimit, "no memory to begin a load below");
   }
-  EndAll(task, fill->positions, status);
-  fill.reset();
+  for (const std::uint32_t i : positions) ring().AbandonShard(pin, task->shards()[i].index);
+  EndAll(task, positions, status);
+  pin.Release();
   LeaveFill();
-  Leave();
 }
 
 void CacheStage::EndFill(Fill& fill, TaskId below_id) {
@@ -279,24 +287,28 @@ void CacheStage::GoPast(const CacheTaskPtr& task, const Positions& positions) {
     return;
   }
   (task->kind() == TaskKind::kLoad ? load_past_shards_ : dump_past_shards_).Add(moving.size());
-  Enter();
-  auto past = std::make_unique<Past>(*this, task, std::move(moving));
-  const TaskDesc desc = past->desc();
-  TaskId id = 0;
-  Past* const sent = past.release();  // its callback deletes it, maybe before the call returns
-  const Status status =
-      task->kind() == TaskKind::kLoad ? below().Load(desc, &id) : below().Dump(desc, &id);
-  if (!status.ok()) {
+  Status status;
+  try {
+    auto past = std::make_unique<Past>(*this, task, moving);
+    const TaskDesc desc = past->desc();
+    TaskId id = 0;
+    Enter();
+    Past* const sent = past.release();  // its callback deletes it, maybe before the call returns
+    status = task->kind() == TaskKind::kLoad ? below().Load(desc, &id) : below().Dump(desc, &id);
+    if (status.ok()) {
+      task->AddBelow(id);
+      // Stopped in between: whoever stopped it did not see it.
+      if (task->stopped() != Code::kOk) (void)CancelBelow(id);
+      return;
+    }
     past.reset(sent);
-    for (const std::uint32_t i : past->positions) task->EndMoved(i, status, 0);
     past.reset();
-    LeaveFill();
     Leave();
-    return;
+  } catch (const std::exception&) {
+    status = Status::Error(Code::kLimit, "no memory to go past the ring");
   }
-  task->AddBelow(id);
-  // Stopped in between: whoever stopped it did not see it.
-  if (task->stopped() != Code::kOk) (void)CancelBelow(id);
+  for (const std::uint32_t i : moving) task->EndMoved(i, status, 0);
+  LeaveFill();
 }
 
 void CacheStage::EndPast(Past& past, TaskId below_id) {

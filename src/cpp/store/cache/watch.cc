@@ -43,38 +43,44 @@ Status Watch::Add(ShardWait& wait) {
   return Status::Ok();
 }
 
-std::vector<ShardWait> Watch::Take(const Pin& pin, std::uint32_t shard) {
-  std::vector<ShardWait> taken;
+std::list<ShardWait> Watch::Take(const Pin& pin, std::uint32_t shard) {
+  std::list<ShardWait> taken;
   const MutexLock lock(mutex_);
   for (auto wait = waits_.begin(); wait != waits_.end();) {
-    const bool same = wait->pin && wait->pin.slot() == pin.slot() && wait->shard == shard;
-    if (same) taken.push_back(std::move(*wait));
-    wait = same ? waits_.erase(wait) : std::next(wait);
+    const auto next = std::next(wait);
+    if (wait->pin && wait->pin.slot() == pin.slot() && wait->shard == shard) {
+      taken.splice(taken.end(), waits_, wait);
+    }
+    wait = next;
   }
   return taken;
 }
 
-// Takes out the waits that are over. `woken`: the ring has changed since those for a slot last
-// tried. Gives the time until which the others may sleep.
-TimePoint Watch::TakeDone(bool woken, std::vector<std::pair<ShardWait, bool>>* done) {
+// Takes out the waits that are over, or given up. `woken`: the ring has changed since those for a
+// slot last tried. Gives the time until which the others may sleep.
+TimePoint Watch::TakeDone(bool woken, std::list<ShardWait>* over, std::list<ShardWait>* given_up) {
   const TimePoint now = Now();
   TimePoint until = now + kLongestSleep;
   std::size_t tries = 0;
   for (auto wait = waits_.begin(); wait != waits_.end();) {
+    const auto next = std::next(wait);
     const bool ended = std::ranges::none_of(wait->positions,
                                             [&](std::uint32_t i) { return wait->task->Waits(i); });
-    bool over = wait->pin && IsOver(wait->pin, wait->shard);
+    bool is_over = wait->pin && IsOver(wait->pin, wait->shard);
     if (!wait->pin && woken && tries < kTriesForASlot) {
-      over = true;
+      is_over = true;
       ++tries;
     }
-    if (!ended && !over && now < wait->give_up) {
+    if (ended) {
+      waits_.erase(wait);
+    } else if (is_over) {
+      over->splice(over->end(), waits_, wait);
+    } else if (now >= wait->give_up) {
+      given_up->splice(given_up->end(), waits_, wait);
+    } else {
       until = std::min(until, wait->give_up);
-      ++wait;
-      continue;
     }
-    if (!ended) done->emplace_back(std::move(*wait), over);
-    wait = waits_.erase(wait);
+    wait = next;
   }
   return until;
 }
@@ -82,7 +88,8 @@ TimePoint Watch::TakeDone(bool woken, std::vector<std::pair<ShardWait, bool>>* d
 void Watch::Work() {
   bool woken = false;
   for (;;) {
-    std::vector<std::pair<ShardWait, bool>> done;  // and whether to look again, or to give up
+    std::list<ShardWait> over;
+    std::list<ShardWait> given_up;
     std::uint32_t number = 0;
     TimePoint until;
     {
@@ -90,14 +97,13 @@ void Watch::Work() {
       while (waits_.empty() && !stopping_) changed_.Wait(mutex_);
       if (stopping_) return;
       number = ring_.BeginWatch();
-      until = TakeDone(woken, &done);
+      until = TakeDone(woken, &over, &given_up);
     }
-    if (done.empty()) ring_.Sleep(number, until);
-    woken = done.empty();
+    woken = over.empty() && given_up.empty();
+    if (woken) ring_.Sleep(number, until);
     ring_.EndWatch();
-    for (auto& [wait, over] : done) {
-      (over ? callbacks_.over : callbacks_.given_up)(std::move(wait));
-    }
+    for (ShardWait& wait : over) callbacks_.over(std::move(wait));
+    for (ShardWait& wait : given_up) callbacks_.given_up(std::move(wait));
   }
 }
 

@@ -32,7 +32,7 @@ struct ShardWait {
 class Watch {
  public:
   // `over`: something has changed, look again; `given_up`: it has not, in time. Called on the
-  // watch's thread.
+  // watch's thread; must not throw.
   struct Callbacks {
     std::function<void(ShardWait)> over;
     std::function<void(ShardWait)> given_up;
@@ -46,7 +46,7 @@ class Watch {
   // An error: no thread is to be had, and `wait` is untouched.
   [[nodiscard]] Status Add(ShardWait& wait);
   // Takes out those that wait for this shard of the slot, which will not come.
-  [[nodiscard]] std::vector<ShardWait> Take(const Pin& pin, std::uint32_t shard);
+  [[nodiscard]] std::list<ShardWait> Take(const Pin& pin, std::uint32_t shard);
   // Drops all waits and joins the thread. Not to be called on it.
   void Stop();
 
@@ -54,7 +54,7 @@ class Watch {
 
  private:
   void Work();
-  TimePoint TakeDone(bool woken, std::vector<std::pair<ShardWait, bool>>* done)
+  TimePoint TakeDone(bool woken, std::list<ShardWait>* over, std::list<ShardWait>* given_up)
       UCMSTORE_REQUIRES(mutex_);
   [[nodiscard]] bool IsOver(const Pin& pin, std::uint32_t shard) const noexcept;
 

@@ -50,7 +50,11 @@ class WriteBack::Move {
     const Status status = owner_.stage_.below().Wait(below, 0);  // retires it
     if (status.ok()) owner_.bytes_.Add(bytes_);
     CacheStage& stage = owner_.stage_;
-    owner_.End(slot_, status, true);
+    try {
+      owner_.End(slot_, status, true);
+    } catch (const std::exception&) {
+      // Out of memory for another try: the slot stays dirty, and Close looks for those.
+    }
     stage.Leave();
   }
 
