@@ -162,6 +162,9 @@ def test_verify_counts_a_damaged_namespace_and_says_the_way_out(
     assert "Delete that file" in words.out
     assert "damaged" in cli("ls", tmp_path).out
     assert cli("inspect", root_file.parent).code == 1
+    purged = cli("purge", tmp_path, "--namespace", root_file.parent.name, "--yes")
+    assert purged.code == 1
+    assert "UCMSTORE is damaged" in purged.out
 
     root_file.unlink()  # as it says
     with open_store(tmp_path) as store:

@@ -25,6 +25,11 @@ from ucmstore.cli.output import (
 )
 from ucmstore.errors import Error, NotFoundError
 
+_DAMAGED = (
+    "its UCMSTORE is damaged, so nothing says which files are its blocks; `ucmstore verify` says "
+    "how to mend it, or remove the folder"
+)
+
 
 def _chosen(tallies: dict[str, Tally], root: Path, namespace: str | None) -> dict[str, Tally]:
     labels = [label for label in tallies if label]
@@ -96,11 +101,15 @@ def command(
     with progress("removing", None, quiet=as_json) as bar:
         for label in chosen:
             try:
-                removed.update(tally(root, Walk.PURGE, label, total=bar.set_total, seen=bar))
+                seen = tally(root, Walk.PURGE, label, total=bar.set_total, seen=bar)
             except NotFoundError:  # somebody else has removed it
                 continue
             except (Error, OSError) as error:  # the others can be removed nevertheless
                 failures[label] = str(error)
+                continue
+            removed.update(seen)
+            if any(counts.damaged for counts in seen.values()):
+                failures[label] = _DAMAGED
     document = _document(root, removed, failures)
     if as_json:
         print_json(document)
