@@ -60,11 +60,11 @@ class NullOptions(TypedDict, total=False):
 class PosixOptions(TypedDict, total=False):
     """Of the stage Posix."""
 
-    # Folders that keep the blocks; the id chooses one. Append new ones at the end. (must be
-    # given)
+    # Folders that keep the blocks; an id and their order choose one. Add new ones at the end.
+    # (must be given)
     roots: Required[Texts]
-    # Bytes on disk, in all roots together, that reclaim keeps below; 0: no limit. (default:
-    # 0)
+    # Bytes on disk, in all roots together. Not enforced yet: nothing is removed. 0: no limit.
+    # (default: 0)
     capacity: Size
     # auto: past the page cache where the file system can; direct: that or an error. (default:
     # auto)
@@ -102,8 +102,8 @@ class OpenOptions(StageOptions, total=False):
     # Loads and dumps that have not been waited for, at most; one more is refused as busy.
     # (default: 16384; 1..16777216)
     max_tasks: int
-    # Blocks of which only some shards have come, at most; above it the oldest is given up.
-    # (default: 4096; 1..16777216)
+    # Blocks of which only some shards have come, at most, but more than workers; above it the
+    # oldest is given up. (default: 4096; 1..16777216)
     max_incomplete_blocks: int
     # A block of which no shard has come for so long is given up. (default: 600000;
     # 1..2147483647)

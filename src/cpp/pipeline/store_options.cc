@@ -35,8 +35,8 @@ constexpr OptionSpecV1 kTable[] = {
      .flags = 0,
      .default_text = "4096",
      .range = "1..16777216",
-     .help =
-         "Blocks of which only some shards have come, at most; above it the oldest is given up."},
+     .help = "Blocks of which only some shards have come, at most, but more than workers; above it "
+             "the oldest is given up."},
     {.name = "incomplete_age_ms",
      .type = OptionType::kInt,
      .flags = 0,

@@ -14,13 +14,15 @@ std::span<const OptionSpecV1> PosixOptions() noexcept {
        .flags = 0,
        .default_text = nullptr,
        .range = "",
-       .help = "Folders that keep the blocks; the id chooses one. Append new ones at the end."},
+       .help = "Folders that keep the blocks; an id and their order choose one. Add new ones at "
+               "the end."},
       {.name = "capacity",
        .type = OptionType::kSize,
        .flags = 0,
        .default_text = "0",
        .range = "",
-       .help = "Bytes on disk, in all roots together, that reclaim keeps below; 0: no limit."},
+       .help = "Bytes on disk, in all roots together. Not enforced yet: nothing is removed. 0: no "
+               "limit."},
       {.name = "io",
        .type = OptionType::kString,
        .flags = 0,
