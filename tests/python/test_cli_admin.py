@@ -172,6 +172,16 @@ def test_verify_counts_a_damaged_namespace_and_says_the_way_out(
     assert cli("verify", tmp_path, "--json").document["ok"] is True
 
 
+def test_verify_does_not_call_a_newer_format_damaged(tmp_path: Path) -> None:
+    fill(tmp_path, 1)
+    (tmp_path / name_space().label / "UCMSTORE").write_text("ucmstore 99\n")
+    done = cli("verify", tmp_path)
+    assert done.code == 1
+    assert "format 99" in done.out
+    assert "Delete" not in done.out
+    assert cli("verify", tmp_path, "--json").document["unreadable"] == 1
+
+
 @pytest.mark.parametrize("command", ["verify", "ls", "inspect", "purge"])
 def test_a_missing_root_is_said_in_words(tmp_path: Path, command: str) -> None:
     rest = ["--all", "--yes"] if command == "purge" else []

@@ -26,8 +26,8 @@ from ucmstore.cli.output import (
 from ucmstore.errors import Error, NotFoundError
 
 _DAMAGED = (
-    "its UCMSTORE is damaged, so nothing says which files are its blocks; `ucmstore verify` says "
-    "how to mend it, or remove the folder"
+    "its UCMSTORE is damaged or not to be read, so nothing says which files are its blocks; "
+    "`ucmstore verify` says more"
 )
 
 

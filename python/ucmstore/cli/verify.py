@@ -160,7 +160,10 @@ def _list(entries: list[Entry]) -> Table:
 def _way_out(namespace: Entry) -> str:
     """What brings the blocks of a namespace back."""
     if namespace.verdict == Verdict.UNREADABLE:
-        return f"{namespace.path} cannot be read, so no store finds its blocks: repair that first."
+        return (
+            f"{namespace.path} cannot be read ({namespace.text}), so its blocks were not: see to "
+            "that first."
+        )
     return (
         f"{namespace.path}/UCMSTORE is damaged, so no store opens this namespace; its blocks were "
         "not read. Delete that file: the next store that opens the namespace with the options "
@@ -198,7 +201,7 @@ def command(
                 console.print(f"… and more; --json lists up to {_MAX_LISTED:,}.")
         console.print(facts(f"{root}", _summary(report, seconds, repair=repair)))
         leftovers = report.verdicts[Verdict.LEFTOVER]
-        if not report.blocks:
+        if not report.blocks and not report.bad_namespaces:
             console.print("There are no blocks here.")
         for entry in report.bad_namespaces[:_MAX_SHOWN]:
             console.print(cell(_way_out(entry)))

@@ -291,6 +291,8 @@ TEST_F(PosixAdminTest, ADamagedRootFileIsReportedAndNothingBelowIsTouched) {
   EXPECT_EQ(Count(seen, AdminKind::kNamespace, AdminVerdict::kCorrupt), 1U);
   EXPECT_EQ(Count(seen, AdminAction::kRemoved), 0U);
   EXPECT_TRUE(stdfs::exists(PathOf(MakeId(1, 1))));
+  std::ofstream(Folder() / "UCMSTORE") << "ucmstore 99\n";  // a release to come: not damaged
+  EXPECT_EQ(Count(Walk(kAdminRead), AdminKind::kNamespace, AdminVerdict::kUnreadable), 1U);
 }
 
 TEST_F(PosixAdminTest, AWalkCanBeStopped) {

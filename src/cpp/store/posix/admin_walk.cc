@@ -80,7 +80,8 @@ class NamespaceWalk {
   const std::string label_;
   File folder_;
   std::optional<RootFile> file_;
-  std::string why_not_;  // if there is no file_
+  std::string why_not_;   // if there is no file_
+  bool damaged_ = false;  // then: not of a newer format, nor unreadable just now
   std::vector<std::string> prefixes_;
   std::vector<std::string> foreign_;
   std::unique_ptr<WriterCensus> census_;
@@ -110,6 +111,7 @@ Status NamespaceWalk::Open() {
     file_ = std::move(*file);
   } else {
     why_not_ = file.error().text();
+    damaged_ = file.error().code == Code::kCorruption;
   }
   FileSystemFacts facts;
   const bool local = fs_.Facts(fd, &facts) == 0 && IsLocal(facts);
@@ -304,7 +306,9 @@ bool NamespaceWalk::ReportNamespace() {
   Found found;
   found.kind = AdminKind::kNamespace;
   found.path = PathOf("");
-  found.verdict = file_ ? AdminVerdict::kGood : AdminVerdict::kCorrupt;
+  found.verdict = file_      ? AdminVerdict::kGood
+                  : damaged_ ? AdminVerdict::kCorrupt
+                             : AdminVerdict::kUnreadable;
   found.text = why_not_;
   (void)fs_.StatAt(folder_.get(), kRootFileName, &found.stat);
   if (purges() && file_) RemoveNamespace(&found);
