@@ -132,6 +132,7 @@ Status CacheStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
     positions.clear();
   }
   std::vector<Job*> queued;
+  queued.reserve(jobs.size());
   for (const auto& job : jobs) queued.push_back(job.get());
   if (Status status = table_->Insert(task); !status.ok()) return Named(status);
   const TaskId made = task->id();

@@ -99,7 +99,7 @@ class CacheStage final : public ForwardStage {
   // wait their turn, without a slot, and are then looked at again.
   [[nodiscard]] bool EnterFill(const CacheTaskPtr& task, const Positions& positions);
   void LeaveFill();
-  void BeginFill(Pin pin, const CacheTaskPtr& task, Positions positions) noexcept;
+  void BeginFill(Pin pin, const CacheTaskPtr& task, const Positions& positions) noexcept;
   void WaitForShard(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin);
   void EndFill(Fill& fill, TaskId below);
   // Past the ring: straight between the caller's memory and the store below. Requires: EnterFill

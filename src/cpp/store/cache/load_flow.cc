@@ -159,7 +159,7 @@ void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& po
   load_filled_shards_.Add(missing.size());
   load_joined_shards_.Add(moving.size());
   if (!missing.empty()) {
-    BeginFill(pin.Another(), task, std::move(missing));
+    BeginFill(pin.Another(), task, missing);
   } else if (may_fill) {
     LeaveFill();
   }
@@ -220,7 +220,7 @@ void CacheStage::LeaveFill() {
   Push(next.first, next.second);
 }
 
-void CacheStage::BeginFill(Pin pin, const CacheTaskPtr& task, Positions positions) noexcept {
+void CacheStage::BeginFill(Pin pin, const CacheTaskPtr& task, const Positions& positions) noexcept {
   Status status;
   try {
     auto fill = std::make_unique<Fill>(*this, pin.Another(), task, positions);
