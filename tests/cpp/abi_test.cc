@@ -310,6 +310,7 @@ TEST(Abi, AdminEnums) {
   EXPECT_VALUE(AdminKind::kSetAside, 3);
   EXPECT_VALUE(AdminKind::kWriter, 4);
   EXPECT_VALUE(AdminKind::kForeign, 5);
+  EXPECT_VALUE(AdminKind::kSegment, 6);
 
   EXPECT_VALUE(AdminVerdict::kGood, 0);
   EXPECT_VALUE(AdminVerdict::kTorn, 1);

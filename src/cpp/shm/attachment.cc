@@ -89,7 +89,12 @@ Attachment::~Attachment() {
   processes_->Leave([this](std::uint32_t place) {
     if (ring_ != nullptr) ring_->EraseTraces(place);
   });
-  if (last && unlink_.load(std::memory_order_relaxed)) (void)segment_->Unlink();
+  if (!last || !unlink_.load(std::memory_order_relaxed) || ring_ == nullptr) return;
+  // Never with what was confirmed and is nowhere else.
+  const auto states = ring_->CountStates();
+  const bool dirty = states[static_cast<std::size_t>(SlotState::kDirty)] > 0 ||
+                     states[static_cast<std::size_t>(SlotState::kFlushing)] > 0;
+  if (!dirty) (void)segment_->Unlink();
 }
 
 std::uint32_t Attachment::Reap() {

@@ -60,6 +60,7 @@ struct RingShared {
   // Counters of all processes together, as long as the segment lives.
   alignas(64) std::atomic<std::uint64_t> evictions;
   std::atomic<std::uint64_t> reaped_processes;
+  std::atomic<std::uint64_t> orphans;  // dirty blocks that became nobody's
 };
 static_assert(sizeof(RingShared) == 192);
 

@@ -22,8 +22,6 @@
 namespace ucmstore {
 namespace {
 
-constexpr off_t kLockBase = off_t{1} << 40;
-
 // How often all places are tried, a little apart: a reaper holds one just for a moment.
 constexpr int kRounds = 10;
 constexpr int kRoundMs = 10;
@@ -36,7 +34,7 @@ struct flock LockOf(std::uint32_t place, short type) noexcept {
   struct flock lock{};  // l_pid 0, as these locks ask for
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
-  lock.l_start = kLockBase + place;
+  lock.l_start = kPlaceLocksAt + place;
   lock.l_len = 1;
   return lock;
 }

@@ -29,6 +29,9 @@
 
 namespace ucmstore {
 
+// A place's lock is one byte of the segment's file, far past its end: this offset and the place.
+inline constexpr off_t kPlaceLocksAt = off_t{1} << 40;
+
 class ProcessTable {
  public:
   // Erases all traces of the process in this place from the ring. It may be called

@@ -114,6 +114,10 @@ class Ring {
   // whole and this call made it so: filled blocks are clean then, assembled ones dirty, and ours to
   // flush.
   bool LandShard(const Pin& pin, std::uint32_t shard, std::uint32_t length) noexcept;
+  // If every shard has landed, but whoever landed the last has not made the block whole (it
+  // stopped, or died): this call does, and if it was assembled it is dirty and ours now. True: it
+  // did.
+  bool CompleteIfWhole(const Pin& pin) noexcept { return Complete(pin.slot()); }
   // They will not come. Requires: BeginShard returned true, and nothing moves any more.
   void AbandonShard(const Pin& pin, std::uint32_t shard) noexcept;
   [[nodiscard]] std::uint32_t LengthOf(const Pin& pin, std::uint32_t shard) const noexcept {
@@ -128,7 +132,7 @@ class Ring {
   void Discard(Pin pin) noexcept;
 
   // ---- writing back ----
-  // Dirty and ours -> flushing. Null: it is not, any more.
+  // Dirty and ours, or nobody's -> flushing. Null: it is not, any more.
   [[nodiscard]] std::optional<BlockId> BeginFlush(std::uint32_t slot) noexcept;
   enum class Flush : std::uint8_t { kArrived, kFailed, kForsaken };
   // Requires: BeginFlush gave a block, and EndFlush has not followed.
@@ -138,6 +142,13 @@ class Ring {
   // Takes over the dirty blocks that no living process sees to. Calls flush(slot) for each of ours.
   template <typename Each>
   void AdoptDirty(Each&& flush);
+
+  // A dirty block of ours is nobody's: any store of any process may adopt it.
+  void Disown(std::uint32_t slot) noexcept;
+  // Grows whenever a block becomes nobody's.
+  [[nodiscard]] std::uint64_t Orphans() const noexcept {
+    return memory_.shared->orphans.load(std::memory_order_relaxed);
+  }
 
   // ---- the dead, and leaving ----
   // Erases what the dead process of that place has left. May be called again, and by several, if

@@ -102,7 +102,8 @@ void Ring::Discard(Pin pin) noexcept {
 
 std::optional<BlockId> Ring::BeginFlush(std::uint32_t slot) noexcept {
   SlotWord word = Load(slot);
-  while (word.state() == SlotState::kDirty && word.owner() == me_) {
+  while (word.state() == SlotState::kDirty &&
+         (word.owner() == me_ || word.owner() == SlotWord::kNobody)) {
     if (Swap(slot, word, word.WithState(SlotState::kFlushing, me_), Transition::kFlush)) {
       return IdOf(slot);
     }
@@ -121,6 +122,16 @@ void Ring::EndFlush(std::uint32_t slot, Flush how) noexcept {
     if (swapped) break;
   }
   Announce();
+}
+
+void Ring::Disown(std::uint32_t slot) noexcept {
+  SlotWord word = Load(slot);
+  while (word.state() == SlotState::kDirty && word.owner() == me_) {
+    if (Swap(slot, word, word.WithState(SlotState::kDirty, SlotWord::kNobody),
+             Transition::kLeave)) {
+      memory_.shared->orphans.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
 }
 
 bool Ring::Rewrite(const Pin& pin) noexcept {
@@ -164,6 +175,7 @@ void Ring::EraseTraces(std::uint32_t place) noexcept {
       } else if (leaves) {
         if (Swap(slot, word, word.WithState(SlotState::kDirty, SlotWord::kNobody),
                  Transition::kLeave)) {
+          memory_.shared->orphans.fetch_add(1, std::memory_order_relaxed);
           break;
         }
       } else if (Swap(slot, word, word.WithState(SlotState::kDirty, me_), Transition::kAdopt)) {

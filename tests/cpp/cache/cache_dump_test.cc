@@ -157,5 +157,39 @@ TEST_F(CacheDump, ADumpMeetsALoadOfTheAbsentBlock) {
   EXPECT_EQ(Problem(0, nonce), "");
 }
 
+TEST_F(CacheDump, ThroughNeverConfirmsASecondDumpBeforeTheFirstIsBelow) {
+  config_.options["cache.write"] = "through";
+  const std::uint64_t hold = fault().Arm("dump hold");
+  DumpBatch first(kGeometry);
+  DumpBatch second(kGeometry);
+  const TaskId one = Submit(store(), first.AddBlock(Id(0), NextNonce()));
+  fault().AwaitHeld(hold, 4);
+  const TaskId two = Submit(store(), second.AddBlock(Id(0), NextNonce()));
+  EXPECT_EQ(store().Wait(two, 50).code, Code::kPending);
+  fault().Release(hold);
+  EXPECT_TRUE(store().Wait(one, kPatienceMs).ok());
+  EXPECT_TRUE(store().Wait(two, kPatienceMs).ok());
+  EXPECT_EQ(FilesBelow(), 1U);
+}
+
+TEST_F(CacheDump, UnlinkSparesARingWithWhatIsNowhereElse) {
+  config_.options["cache.unlink"] = "true";
+  const std::uint64_t nonce = NextNonce();
+  (void)fault().Arm("dump fail=io_error");
+  ASSERT_TRUE(Dump(0, nonce).ok());
+  EXPECT_TRUE(store().Close(200));
+  store_.reset();
+  EXPECT_EQ(FilesBelow(), 0U);
+  EXPECT_EQ(Problem(0, nonce), "");
+  EXPECT_TRUE(Reaches("cache.write_back_blocks", 1));
+}
+
+TEST_F(CacheDump, TheFirstBytesOfAStoredBlockStay) {
+  const std::uint64_t first = NextNonce();
+  DumpedLongAgo(1, first);
+  ASSERT_TRUE(Dump(0, NextNonce()).ok());
+  EXPECT_EQ(Problem(0, first), "");
+}
+
 }  // namespace
 }  // namespace ucmstore::test

@@ -219,5 +219,35 @@ TEST_F(CacheLoad, ADeadStoreBelowLeavesWhatIsHere) {
   EXPECT_EQ(found, kAbsent);
 }
 
+TEST_F(CacheLoad, D14_ManyTasksThatWantTheSameColdBlocksAllEnd) {
+  config_.options["cache.capacity"] = CapacityOf(700);
+  const std::uint64_t nonce = NextNonce();
+  DumpedLongAgo(600, nonce);
+  std::vector<LoadBatch> loads(4, LoadBatch(kGeometry));
+  std::vector<TaskId> tasks;
+  for (LoadBatch& load : loads) {
+    for (std::uint64_t i = 0; i < 600; ++i) load.AddBlock(Id(i));
+    tasks.push_back(Submit(store(), load));
+  }
+  EXPECT_TRUE(store().Cancel(tasks[0]).ok());  // what it queued is passed on
+  for (std::size_t n = 0; n < loads.size(); ++n) {
+    const Status status = store().Wait(tasks[n], kPatienceMs);
+    EXPECT_TRUE(n == 0 ? status.code != Code::kPending : status.ok()) << n << status.message;
+  }
+  EXPECT_EQ(loads[3].Problem(0, nonce), "");
+  EXPECT_TRUE(Reaches("cache.turns_in_flight", 0));
+}
+
+TEST_F(CacheLoad, J09_ASmallTaskTableBelowIsNeverOverrun) {
+  config_.max_tasks = 4;
+  const std::uint64_t nonce = NextNonce();
+  DumpedLongAgo(100, nonce);
+  LoadBatch load(kGeometry);
+  for (std::uint64_t i = 0; i < 100; ++i) load.AddBlock(Id(i));
+  const Status status = Finish(store(), load);
+  EXPECT_TRUE(status.ok()) << status.message;
+  EXPECT_EQ(FilesBelow(), 100U);
+}
+
 }  // namespace
 }  // namespace ucmstore::test

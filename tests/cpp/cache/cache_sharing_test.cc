@@ -164,5 +164,55 @@ TEST_F(CacheSharing, E09_AnotherGeometryUnderTheSameNameIsRefusedInWords) {
   EXPECT_NE(status.text().find("Cache: "), std::string_view::npos) << status.message;
 }
 
+TEST_F(CacheSharing, WhatAClosedStoreCouldNotWriteBackItsNeighbourDoes) {
+  const std::uint64_t nonce = NextNonce();
+  const auto other = OpenAnother();
+  (void)fault().Arm("dump fail=io_error");
+  for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(Dump(i, nonce).ok());
+  EXPECT_TRUE(store().Close(200));
+  store_.reset();
+  EXPECT_EQ(FilesBelow(), 0U);
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_EQ(BlockProblem(*other, kGeometry, Id(0), nonce), "");
+    return FilesBelow() == 5;
+  }));
+}
+
+TEST_F(CacheSharing, ClosingOneOfTwoWhileTheOtherWritesBackLosesNothing) {
+  config_.options["cache.write_back_tasks"] = "1";
+  const std::uint64_t nonce = NextNonce();
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    if (i % 10 == 0) {
+      const auto other = OpenAnother();
+      EXPECT_TRUE(other->Close(20));
+    }
+    ASSERT_TRUE(Dump(i, nonce).ok());
+  }
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_EQ(Problem(0, nonce), "");
+    return FilesBelow() == 40;
+  }));
+}
+
+TEST_F(CacheSharing, E01_ASurvivorWritesBackWhatAKilledProcessCouldNot) {
+  const std::uint64_t nonce = NextNonce();
+  ASSERT_TRUE(Dump(100, nonce).ok());
+  InChild(
+      [&] {
+        const auto mine = OpenAnother();
+        FaultControl held(fault_name_ + "-other");
+        (void)held.Arm("dump hold");
+        for (std::uint64_t i = 0; i < 10; ++i) {
+          if (!DumpBlock(*mine, kGeometry, Id(i), nonce).ok()) return false;
+        }
+        return true;
+      },
+      true);
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_EQ(Problem(0, nonce), "");
+    return FilesBelow() == 11;
+  }));
+}
+
 }  // namespace
 }  // namespace ucmstore::test

@@ -18,6 +18,7 @@ enum class AdminKind : std::uint32_t {
   kSetAside = 3,   // a block once judged corrupt
   kWriter = 4,     // the mark of a writer
   kForeign = 5,    // anything else
+  kSegment = 6,    // shared memory that processes keep blocks in
 };
 
 enum class AdminVerdict : std::uint32_t {

@@ -38,11 +38,12 @@ class CacheStage::RunJob final : public Job {
  public:
   RunJob(CacheStage& stage, CacheTaskPtr task, Positions positions)
       : stage_(stage), task_(std::move(task)), positions_(std::move(positions)) {}
+  bool with_turn = false;  // it comes with one, once it runs
   void Run() noexcept override {
-    const std::unique_ptr<RunJob> self(this);
-    stage_.Run(task_, positions_);
+    std::unique_ptr<RunJob> self(this);
     CacheStage& stage = stage_;
-    task_.reset();
+    stage.Run(task_, positions_, with_turn ? Turn(&stage) : Turn());
+    self.reset();
     stage.Leave();
   }
 
@@ -70,13 +71,18 @@ Status CacheStage::Open(const StageSetup& setup) {
   }
   if (options->unlink) attachment_->UnlinkAtEnd();
   through_ = options->through;
+  // Fills, what goes past, and what is written back share the table of the stage below.
+  max_turns_ = std::clamp(runtime().options().max_tasks / 2, 1U, kMaxTurns);
+  WriteBack::Limits write_back = options->write_back;
+  write_back.in_flight =
+      std::min(write_back.in_flight, std::max(runtime().options().max_tasks / 4, 1U));
   table_.emplace(runtime().options().max_tasks);
   unfinished_.emplace(ring(),
                       Unfinished::Limits{.shards_per_block = setup.shards_per_block,
                                          .max_blocks = runtime().options().max_incomplete_blocks,
                                          .max_age = runtime().options().incomplete_age},
                       runtime().clock());
-  write_back_.emplace(*this, ring(), options->write_back);
+  write_back_.emplace(*this, ring(), write_back);
   watch_.emplace(ring(), runtime().options().start_thread,
                  Watch::Callbacks{.over =
                                       [this](ShardWait wait) {
@@ -175,40 +181,46 @@ Status CacheStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
 }
 
 void CacheStage::Push(const CacheTaskPtr& task, const Positions& positions) noexcept {
-  const char* why = "no worker thread could be started";
+  if (TryPush(task, positions, false)) return;
+  EndAll(task, positions,
+         Status::Error(Code::kLimit, "there is no worker, or no memory, to go on with it"));
+}
+
+bool CacheStage::TryPush(const CacheTaskPtr& task, const Positions& positions,
+                         bool with_turn) noexcept {
   Enter();
   try {
     auto job = std::make_unique<RunJob>(*this, task, positions);
     Job* const pushed = job.get();
+    job->with_turn = with_turn;
     const Lane lane = task->kind() == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
     if (runtime().pool().Push({&pushed, 1}, lane, task->priority())) {
       std::ignore = job.release();
-      return;
+      return true;
     }
-  } catch (const std::exception&) {
-    why = "no memory to go on with it";
+  } catch (const std::exception&) {  // no memory
   }
-  EndAll(task, positions, Status::Error(Code::kLimit, why));
   Leave();
+  return false;
 }
 
-void CacheStage::Run(const CacheTaskPtr& task, const Positions& positions) {
+void CacheStage::Run(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
   Positions waiting;
-  for (const std::uint32_t i : positions) {
-    if (task->Waits(i)) waiting.push_back(i);
-  }
-  if (waiting.empty()) return;
   try {
+    for (const std::uint32_t i : positions) {
+      if (task->Waits(i)) waiting.push_back(i);
+    }
+    if (waiting.empty()) return;
     ReapNowAndThen();
     if (task->kind() == TaskKind::kLoad) {
-      LoadRun(task, waiting);
+      LoadRun(task, waiting, std::move(turn));
     } else {
-      DumpRun(task, waiting);
+      DumpRun(task, waiting, std::move(turn));
     }
   } catch (const std::exception& error) {
-    EndAll(task, waiting, Status::Error(Code::kInternal, std::string_view(error.what())));
+    EndAll(task, positions, Status::Error(Code::kInternal, std::string_view(error.what())));
   } catch (...) {  // the worker's edge
-    EndAll(task, waiting, Status::Error(Code::kInternal, "an unknown exception in a worker"));
+    EndAll(task, positions, Status::Error(Code::kInternal, "an unknown exception in a worker"));
   }
 }
 
@@ -227,7 +239,9 @@ void CacheStage::GiveUp(ShardWait wait) noexcept {
   try {
     Reap();  // perhaps nobody will ever land it
     if (wait.task->kind() == TaskKind::kLoad) {
-      if (EnterFill(wait.task, wait.positions)) GoPast(wait.task, wait.positions);
+      if (Turn turn = TakeTurn(wait.task, wait.positions)) {
+        GoPast(wait.task, wait.positions, std::move(turn));
+      }
       return;
     }
   } catch (const std::exception&) {
@@ -289,7 +303,9 @@ Status CacheStage::Cancel(TaskId id) noexcept {
 // ---- upkeep -------------------------------------------------------------------------------------
 
 void CacheStage::Reap() {
-  if (attachment_->Reap() == 0) return;
+  const bool reaped = attachment_->Reap() > 0;
+  const std::uint64_t orphans = ring().Orphans();
+  if (!reaped && orphans_seen_.exchange(orphans) == orphans) return;
   ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
 }
 
@@ -344,7 +360,7 @@ bool CacheStage::Close(std::uint32_t timeout_ms) noexcept {
     watch_->Stop();
     {
       const MutexLock lock(mutex_);
-      waiting_fills_.clear();
+      want_turns_.clear();
     }
     (void)attachment_->Reap();
     ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
@@ -357,6 +373,7 @@ bool CacheStage::Close(std::uint32_t timeout_ms) noexcept {
                       write_back_->Waiting() + write_back_->InFlight()));
     }
     write_back_->Stop();
+    runtime().timer().Barrier();  // a retry that had begun when Stop came
     {
       const MutexLock lock(mutex_);
       while (inside_ > 0) {

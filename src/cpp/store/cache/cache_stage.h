@@ -62,6 +62,29 @@ class CacheStage final : public ForwardStage {
   class Fill;
   class Past;
 
+  // The right to one task below. So many are out at once that the table below never overflows; who
+  // gets none is queued, and gets one from whoever is done with his. It passes itself on when it
+  // goes, used or not.
+  class Turn {
+   public:
+    Turn() = default;
+    explicit Turn(CacheStage* stage) noexcept : stage_(stage) {}
+    Turn(Turn&& other) noexcept : stage_(std::exchange(other.stage_, nullptr)) {}
+    Turn& operator=(Turn&& other) noexcept {
+      std::swap(stage_, other.stage_);
+      return *this;
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    ~Turn() {
+      if (stage_ != nullptr) stage_->PassTurn();
+    }
+    explicit operator bool() const noexcept { return stage_ != nullptr; }
+
+   private:
+    CacheStage* stage_ = nullptr;
+  };
+
   // Shards of one block, by their positions in the task.
   using Positions = std::vector<std::uint32_t>;
 
@@ -71,7 +94,9 @@ class CacheStage final : public ForwardStage {
   Status LookupBelow(const LookupDesc& desc, std::uint8_t* found);
   // Queues the shards to be looked at (again). Ends them if there is no worker.
   void Push(const CacheTaskPtr& task, const Positions& positions) noexcept;
-  void Run(const CacheTaskPtr& task, const Positions& positions);
+  [[nodiscard]] bool TryPush(const CacheTaskPtr& task, const Positions& positions,
+                             bool with_turn) noexcept;
+  void Run(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   void StopTask(const CacheTaskPtr& task, const Status& why);
   void TaskEnded(CacheTask& task) noexcept;
   void CountEnd(const CacheTask& task, const Status& status, std::uint32_t bytes) noexcept;
@@ -92,35 +117,34 @@ class CacheStage final : public ForwardStage {
   void ScheduleExpiry();
 
   // ---- load_flow.cc ----
-  void LoadRun(const CacheTaskPtr& task, const Positions& positions);
-  void LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& positions, bool may_fill);
+  void LoadRun(const CacheTaskPtr& task, const Positions& positions, Turn turn);
+  // Without a turn nothing is filled: the block is whole.
+  void LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& positions, Turn turn);
   void Deliver(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin);
-  // At most kMaxFills tasks below at once, so that its table never overflows. False: these shards
-  // wait their turn, without a slot, and are then looked at again.
-  [[nodiscard]] bool EnterFill(const CacheTaskPtr& task, const Positions& positions);
-  void LeaveFill();
-  void BeginFill(Pin pin, const CacheTaskPtr& task, const Positions& positions) noexcept;
+  // Null: these shards are queued and will be looked at again, with a turn.
+  [[nodiscard]] Turn TakeTurn(const CacheTaskPtr& task, const Positions& positions);
+  void PassTurn() noexcept;
+  void BeginFill(Pin pin, const CacheTaskPtr& task, const Positions& positions, Turn turn) noexcept;
   void WaitForShard(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin);
   void EndFill(Fill& fill, TaskId below);
-  // Past the ring: straight between the caller's memory and the store below. Requires: EnterFill
-  // returned true; LeaveFill is seen to.
-  void GoPast(const CacheTaskPtr& task, const Positions& positions);
+  // Past the ring: straight between the caller's memory and the store below.
+  void GoPast(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   void EndPast(Past& past, TaskId below);
 
   // ---- dump_flow.cc ----
-  void DumpRun(const CacheTaskPtr& task, const Positions& positions);
+  void DumpRun(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   // True: dealt with. False: look at the slot again.
   bool DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& positions);
   bool DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task, const Positions& positions);
   void DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Positions& positions);
-  void DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions);
+  void DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   // They are looked at again when something in the ring has changed; in the end they are kBusy.
   void WaitForAChange(const CacheTaskPtr& task, const Positions& positions);
   [[nodiscard]] bool IsWholeBlock(const CacheTask& task, const Positions& positions) const;
   [[nodiscard]] std::vector<std::uint32_t> IndexesOf(const CacheTask& task,
                                                      const Positions& positions) const;
 
-  static constexpr std::uint32_t kMaxFills = 256;
+  static constexpr std::uint32_t kMaxTurns = 256;
   static constexpr milliseconds kReapEvery{1'000};
 
   std::shared_ptr<Attachment> attachment_;
@@ -135,10 +159,12 @@ class CacheStage final : public ForwardStage {
   std::uint64_t inside_ UCMSTORE_GUARDED_BY(mutex_) = 0;
   bool expiry_scheduled_ UCMSTORE_GUARDED_BY(mutex_) = false;
   Timer::EntryId expiry_ UCMSTORE_GUARDED_BY(mutex_) = 0;
-  std::uint32_t fills_ UCMSTORE_GUARDED_BY(mutex_) = 0;
-  std::deque<std::pair<CacheTaskPtr, Positions>> waiting_fills_ UCMSTORE_GUARDED_BY(mutex_);
+  std::uint32_t turns_ UCMSTORE_GUARDED_BY(mutex_) = 0;  // out
+  std::uint32_t max_turns_ = 0;
+  std::deque<std::pair<CacheTaskPtr, Positions>> want_turns_ UCMSTORE_GUARDED_BY(mutex_);
   std::atomic<bool> closing_{false};
   std::atomic<std::int64_t> last_reap_{0};
+  std::atomic<std::uint64_t> orphans_seen_{0};
 
   struct Figures {
     Counter tasks, shards, bytes, errors, not_found;

@@ -39,15 +39,15 @@ bool CacheStage::IsWholeBlock(const CacheTask& task, const Positions& positions)
   return std::ranges::all_of(given, [](bool one) { return one; });
 }
 
-void CacheStage::DumpRun(const CacheTaskPtr& task, const Positions& positions) {
+void CacheStage::DumpRun(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
   const BlockId block = task->shards()[positions.front()].block;
   for (int looks = 0; looks < kLooks; ++looks) {
     if (Pin pin = ring().Find(block)) {
       if (DumpInto(std::move(pin), task, positions)) return;
       continue;
     }
-    // Of a visible block a part may be dumped again: then nothing is to be assembled.
-    if (!IsWholeBlock(*task, positions) && BelowHas(block)) {
+    // Of a visible block the first bytes stay, and nothing is to be written.
+    if (BelowHas(block)) {
       unfinished_->Forget(block);
       EndAsDumped(task, positions);
       return;
@@ -60,7 +60,7 @@ void CacheStage::DumpRun(const CacheTaskPtr& task, const Positions& positions) {
     }
     Ring::Claim claim = ring().ClaimFor(block, Ring::Purpose::kAssemble);
     if (!claim.pin) {
-      DumpWithoutSlot(task, positions);
+      DumpWithoutSlot(task, positions, std::move(turn));
       return;
     }
     if (DumpInto(std::move(claim.pin), task, positions)) return;
@@ -95,13 +95,20 @@ bool CacheStage::DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task,
                                  const Positions& positions) {
   const BlockId block = task->shards()[positions.front()].block;
   unfinished_->Forget(block);
+  SlotWord word = ring().WordOf(pin);
   // Removed below since it came here: what is confirmed now must get there again.
-  if (ring().WordOf(pin).state() == SlotState::kClean && !BelowHas(block) && ring().Rewrite(pin)) {
-    if (through_) write_back_->Follow(pin.slot(), task, positions);
-    write_back_->Add(pin.slot());
-    if (through_) return true;
+  if (word.state() == SlotState::kClean && !BelowHas(block) && ring().Rewrite(pin)) {
+    if (!through_) write_back_->Add(pin.slot());
+    word = ring().WordOf(pin);
   }
-  EndAsDumped(task, positions);
+  if (!through_ || word.state() == SlotState::kClean) {
+    EndAsDumped(task, positions);
+  } else if (ring().IsMine(word.owner())) {
+    write_back_->Follow(pin.slot(), task, positions);
+    write_back_->Add(pin.slot());
+  } else {
+    WaitForAChange(task, positions);  // another process sees to it
+  }
   return true;
 }
 
@@ -130,6 +137,8 @@ void CacheStage::DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Pos
       moving.push_back(i);
     }
   }
+  // Who landed the last one may have stopped, or died, before it could say so.
+  complete = complete || ring().CompleteIfWhole(pin);
   // What has moved ends, whatever happens; or waits to be below.
   try {
     if (complete) {
@@ -152,10 +161,11 @@ void CacheStage::DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Pos
   for (const std::uint32_t i : moving) WaitForShard(task, i, pin);
 }
 
-void CacheStage::DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions) {
+void CacheStage::DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
   Reap();
   if (IsWholeBlock(*task, positions)) {
-    if (EnterFill(task, positions)) GoPast(task, positions);
+    if (!turn) turn = TakeTurn(task, positions);
+    if (turn) GoPast(task, positions, std::move(turn));
     return;
   }
   // Parts must meet in one place, and below they would not meet those of other processes.

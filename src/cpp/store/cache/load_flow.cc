@@ -9,9 +9,6 @@
 namespace ucmstore {
 namespace {
 
-// Whoever waits for another process's fill goes past the ring after this: it may have stopped.
-constexpr milliseconds kPatience{100};
-
 // A failure that everybody who waits for the shard would get, too.
 bool IsShared(Code code) noexcept {
   return code == Code::kNotFound || code == Code::kCorruption || code == Code::kIoError;
@@ -28,12 +25,13 @@ Status StatusOf(const ShardResult& result, const Status& first) {
 // Shards of one slot on their way in from below.
 class CacheStage::Fill {
  public:
-  Fill(CacheStage& owner, Pin its_pin, CacheTaskPtr its_task, Positions its_positions)
+  Fill(CacheStage& owner, Pin its_pin, CacheTaskPtr its_task, Positions its_positions, Turn turn)
       : stage(owner),
         pin(std::move(its_pin)),
         task(std::move(its_task)),
         positions(std::move(its_positions)),
-        results(positions.size()) {
+        results(positions.size()),
+        turn_(std::move(turn)) {
     const BlockId block = task->shards()[positions.front()].block;
     segments_.reserve(positions.size());
     for (const std::uint32_t i : positions) {
@@ -54,10 +52,10 @@ class CacheStage::Fill {
     desc.priority = task->priority();
     desc.tenant = task->tenant;
     desc.on_done = [](void* ctx, TaskId below) {
-      const std::unique_ptr<Fill> self(static_cast<Fill*>(ctx));
+      std::unique_ptr<Fill> self(static_cast<Fill*>(ctx));
       CacheStage& owner = self->stage;
       owner.EndFill(*self, below);
-      self->task.reset();
+      self.reset();
       owner.Leave();
     };
     desc.on_done_ctx = this;
@@ -73,16 +71,18 @@ class CacheStage::Fill {
  private:
   std::vector<Segment> segments_;
   std::vector<Shard> shards_;
+  Turn turn_;
 };
 
 // Shards on their way between the caller's memory and the store below.
 class CacheStage::Past {
  public:
-  Past(CacheStage& owner, CacheTaskPtr its_task, Positions its_positions)
+  Past(CacheStage& owner, CacheTaskPtr its_task, Positions its_positions, Turn turn)
       : stage(owner),
         task(std::move(its_task)),
         positions(std::move(its_positions)),
-        results(positions.size()) {
+        results(positions.size()),
+        turn_(std::move(turn)) {
     for (const std::uint32_t i : positions) shards_.push_back(task->shards()[i]);
   }
 
@@ -95,10 +95,10 @@ class CacheStage::Past {
     desc.priority = task->priority();
     desc.tenant = task->tenant;
     desc.on_done = [](void* ctx, TaskId below) {
-      const std::unique_ptr<Past> self(static_cast<Past*>(ctx));
+      std::unique_ptr<Past> self(static_cast<Past*>(ctx));
       CacheStage& owner = self->stage;
       owner.EndPast(*self, below);
-      self->task.reset();
+      self.reset();
       owner.Leave();
     };
     desc.on_done_ctx = this;
@@ -112,19 +112,22 @@ class CacheStage::Past {
 
  private:
   std::vector<Shard> shards_;
+  Turn turn_;
 };
 
 // ---- out of a slot ------------------------------------------------------------------------------
 
-void CacheStage::LoadRun(const CacheTaskPtr& task, const Positions& positions) {
+void CacheStage::LoadRun(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
   const BlockId block = task->shards()[positions.front()].block;
   Pin pin = ring().Find(block);
+  if (pin && ring().CompleteIfWhole(pin)) write_back_->Add(pin.slot());  // who landed it is gone
   if (pin && ring().WordOf(pin).complete()) {
-    LoadFrom(std::move(pin), task, positions, false);
+    LoadFrom(std::move(pin), task, positions, Turn());
     return;
   }
   // Something may have to come from below.
-  if (!EnterFill(task, positions)) return;
+  if (!turn) turn = TakeTurn(task, positions);
+  if (!turn) return;
   if (!pin) {
     pin = ring().ClaimFor(block, Ring::Purpose::kFill).pin;
     if (!pin) Reap();
@@ -132,14 +135,14 @@ void CacheStage::LoadRun(const CacheTaskPtr& task, const Positions& positions) {
   // A block that is being assembled is not visible; below there may be an older dump of it.
   if (!pin || ring().WordOf(pin).state() == SlotState::kAssembling) {
     pin.Release();
-    GoPast(task, positions);
+    GoPast(task, positions, std::move(turn));
     return;
   }
-  LoadFrom(std::move(pin), task, positions, true);
+  LoadFrom(std::move(pin), task, positions, std::move(turn));
 }
 
 void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& positions,
-                          bool may_fill) {
+                          Turn turn) {
   Positions here;
   Positions missing;
   Positions moving;  // by others
@@ -149,7 +152,7 @@ void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& po
     const std::uint32_t shard = task->shards()[i].index;
     if (ring().ShardState(pin, shard) == kShardLanded) {
       here.push_back(i);
-    } else if (may_fill && ring().BeginShard(pin, shard)) {
+    } else if (turn && ring().BeginShard(pin, shard)) {
       missing.push_back(i);
     } else {
       moving.push_back(i);
@@ -158,11 +161,7 @@ void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& po
   load_hit_shards_.Add(here.size());
   load_filled_shards_.Add(missing.size());
   load_joined_shards_.Add(moving.size());
-  if (!missing.empty()) {
-    BeginFill(pin.Another(), task, missing);
-  } else if (may_fill) {
-    LeaveFill();
-  }
+  if (!missing.empty()) BeginFill(pin.Another(), task, missing, std::move(turn));
   if (!here.empty() && task->shards()[here.front()].segment_count > 0) {
     if (ring().WordOf(pin).chance() == 0) ring().Touch(pin);
   }
@@ -175,11 +174,12 @@ void CacheStage::WaitForShard(const CacheTaskPtr& task, std::uint32_t position, 
   const std::uint32_t shard = task->shards()[position].index;
   // Our own copies end, or what they wait for has a deadline of its own.
   const bool ours = ring().IsMine(ring().ShardState(pin, shard));
-  ShardWait wait{.task = task,
-                 .positions = {position},
-                 .pin = pin.Another(),
-                 .shard = shard,
-                 .give_up = ours ? TimePoint::max() : std::chrono::steady_clock::now() + kPatience};
+  ShardWait wait{
+      .task = task,
+      .positions = {position},
+      .pin = pin.Another(),
+      .shard = shard,
+      .give_up = ours ? TimePoint::max() : std::chrono::steady_clock::now() + kPatienceWithOthers};
   if (Status status = watch_->Add(wait); !status.ok()) EndAll(task, {position}, status);
 }
 
@@ -187,6 +187,10 @@ void CacheStage::Deliver(const CacheTaskPtr& task, std::uint32_t position, const
   if (!task->BeginMove(position)) return;
   const Shard& shard = task->shards()[position];
   const std::uint32_t length = ring().LengthOf(pin, shard.index);
+  if (length > setup().shard_size) {  // never written by this code
+    task->EndMoved(position, Status::Error(Code::kCorruption, "the ring was overwritten"), 0);
+    return;
+  }
   ShardIo io(shard.index, {shard.segments, shard.segment_count});
   if (io.prefetch()) {
     io.Succeed(length);
@@ -198,32 +202,39 @@ void CacheStage::Deliver(const CacheTaskPtr& task, std::uint32_t position, const
 
 // ---- into a slot --------------------------------------------------------------------------------
 
-bool CacheStage::EnterFill(const CacheTaskPtr& task, const Positions& positions) {
+CacheStage::Turn CacheStage::TakeTurn(const CacheTaskPtr& task, const Positions& positions) {
   const MutexLock lock(mutex_);
-  if (fills_ < kMaxFills) {
-    ++fills_;
-    return true;
+  if (turns_ < max_turns_) {
+    ++turns_;
+    return Turn(this);
   }
-  if (!closing_.load()) waiting_fills_.emplace_back(task, positions);
-  return false;
+  if (!closing_.load()) want_turns_.emplace_back(task, positions);
+  return {};
 }
 
-void CacheStage::LeaveFill() {
-  std::pair<CacheTaskPtr, Positions> next;
-  {
-    const MutexLock lock(mutex_);
-    --fills_;
-    if (waiting_fills_.empty()) return;
-    next = std::move(waiting_fills_.front());
-    waiting_fills_.pop_front();
+void CacheStage::PassTurn() noexcept {
+  for (;;) {
+    std::pair<CacheTaskPtr, Positions> next;
+    {
+      const MutexLock lock(mutex_);
+      if (want_turns_.empty()) {
+        --turns_;
+        return;
+      }
+      next = std::move(want_turns_.front());
+      want_turns_.pop_front();
+    }
+    if (TryPush(next.first, next.second, true)) return;
+    EndAll(next.first, next.second,
+           Status::Error(Code::kLimit, "there is no worker, or no memory, to go on with it"));
   }
-  Push(next.first, next.second);
 }
 
-void CacheStage::BeginFill(Pin pin, const CacheTaskPtr& task, const Positions& positions) noexcept {
+void CacheStage::BeginFill(Pin pin, const CacheTaskPtr& task, const Positions& positions,
+                           Turn turn) noexcept {
   Status status;
   try {
-    auto fill = std::make_unique<Fill>(*this, pin.Another(), task, positions);
+    auto fill = std::make_unique<Fill>(*this, pin.Another(), task, positions, std::move(turn));
     const TaskDesc desc = fill->desc();
     TaskId id = 0;
     Enter();
@@ -238,8 +249,6 @@ void CacheStage::BeginFill(Pin pin, const CacheTaskPtr& task, const Positions& p
   }
   for (const std::uint32_t i : positions) ring().AbandonShard(pin, task->shards()[i].index);
   EndAll(task, positions, status);
-  pin.Release();
-  LeaveFill();
 }
 
 void CacheStage::EndFill(Fill& fill, TaskId below_id) {
@@ -272,24 +281,21 @@ void CacheStage::EndFill(Fill& fill, TaskId below_id) {
     if (fill.results[k].code == Code::kOk) continue;
     fill.task->EndWaiting(fill.positions[k], StatusOf(fill.results[k], first));
   }
-  LeaveFill();
 }
 
 // ---- past the ring ------------------------------------------------------------------------------
 
-void CacheStage::GoPast(const CacheTaskPtr& task, const Positions& positions) {
+void CacheStage::GoPast(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
   Positions moving;
+  moving.reserve(positions.size());
   for (const std::uint32_t i : positions) {
     if (task->BeginMove(i)) moving.push_back(i);
   }
-  if (moving.empty()) {
-    LeaveFill();
-    return;
-  }
+  if (moving.empty()) return;
   (task->kind() == TaskKind::kLoad ? load_past_shards_ : dump_past_shards_).Add(moving.size());
   Status status;
   try {
-    auto past = std::make_unique<Past>(*this, task, moving);
+    auto past = std::make_unique<Past>(*this, task, moving, std::move(turn));
     const TaskDesc desc = past->desc();
     TaskId id = 0;
     Enter();
@@ -308,7 +314,6 @@ void CacheStage::GoPast(const CacheTaskPtr& task, const Positions& positions) {
     status = Status::Error(Code::kLimit, "no memory to go past the ring");
   }
   for (const std::uint32_t i : moving) task->EndMoved(i, status, 0);
-  LeaveFill();
 }
 
 void CacheStage::EndPast(Past& past, TaskId below_id) {
@@ -318,7 +323,6 @@ void CacheStage::EndPast(Past& past, TaskId below_id) {
     const ShardResult& result = past.results[k];
     past.task->EndMoved(past.positions[k], StatusOf(result, first), result.bytes);
   }
-  LeaveFill();
 }
 
 }  // namespace ucmstore

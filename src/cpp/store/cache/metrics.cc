@@ -54,7 +54,7 @@ void CacheStage::VisitMetrics(void* ctx,
     one("waiting_shards", MetricKind::kGauge, static_cast<double>(watch_->size()));
     {
       const MutexLock lock(mutex_);
-      one("fills_in_flight", MetricKind::kGauge, fills_);
+      one("turns_in_flight", MetricKind::kGauge, turns_);
     }
     const RingShared& shared = *ring().memory().shared;
     one("ring_slots", MetricKind::kGauge, ring().slot_count());

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plugin of the Cache stage: its table, and "flush/1" besides what every stage has.
+// The plugin of the Cache stage: its table, and "flush/1" and "admin/1" besides what
+// every stage has.
+#include "store/cache/admin.h"
 #include "store/cache/cache_options.h"
 #include "store/cache/cache_stage.h"
 #include "task/stage_plugin.h"
@@ -15,6 +17,7 @@ Status Flush(StoreV1* store, std::uint32_t timeout_ms) {
 const void* Query(StoreV1* store, const char* name) {
   static constexpr FlushTableV1 kFlush{sizeof(FlushTableV1), 0, &Flush};
   if (std::string_view(name) == "flush/1") return &kFlush;
+  if (std::string_view(name) == "admin/1") return CacheAdmin();
   return StagePlugin<CacheStage>::Query(store, name);
 }
 

@@ -67,6 +67,11 @@ TimePoint Watch::TakeDone(bool woken, std::list<ShardWait>* over, std::list<Shar
     const bool ended = std::ranges::none_of(wait->positions,
                                             [&](std::uint32_t i) { return wait->task->Waits(i); });
     bool is_over = wait->pin && IsOver(wait->pin, wait->shard);
+    // Ours failed, and another process is at it now: then there is a limit to it.
+    if (wait->pin && !is_over && wait->give_up == TimePoint::max() &&
+        !ring_.IsMine(ring_.ShardState(wait->pin, wait->shard))) {
+      wait->give_up = now + kPatienceWithOthers;
+    }
     if (!wait->pin && woken && tries < kTriesForASlot) {
       is_over = true;
       ++tries;

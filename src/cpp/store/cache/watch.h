@@ -21,6 +21,9 @@
 
 namespace ucmstore {
 
+// Whoever waits for another process's copy does without it after this: it may have stopped.
+inline constexpr milliseconds kPatienceWithOthers{100};
+
 struct ShardWait {
   CacheTaskPtr task;
   std::vector<std::uint32_t> positions;

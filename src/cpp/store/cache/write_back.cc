@@ -51,7 +51,7 @@ class WriteBack::Move {
     if (status.ok()) owner_.bytes_.Add(bytes_);
     CacheStage& stage = owner_.stage_;
     try {
-      owner_.End(slot_, status, true);
+      owner_.End(slot_, status);
     } catch (const std::exception&) {
       // Out of memory for another try: the slot stays dirty, and Close looks for those.
     }
@@ -99,8 +99,7 @@ void WriteBack::Pump() {
     if (block) {
       Begin(slot, *block);
     } else {
-      // Another store of this process was quicker.
-      End(slot, Status::Ok(), false);
+      Lost(slot);
     }
     const MutexLock lock(mutex_);
     pumping_ = false;
@@ -120,7 +119,7 @@ void WriteBack::Begin(std::uint32_t slot, const BlockId& block) {
   }
   if (!status.ok()) {
     const std::unique_ptr<Move> unused(move);
-    End(slot, status, true);
+    End(slot, status);
     stage_.Leave();
     return;
   }
@@ -134,7 +133,7 @@ void WriteBack::Begin(std::uint32_t slot, const BlockId& block) {
   if (cancel) (void)stage_.CancelBelow(below);  // it may have ended
 }
 
-void WriteBack::End(std::uint32_t slot, const Status& status, bool counted) {
+void WriteBack::End(std::uint32_t slot, const Status& status) {
   std::vector<Follower> followers;
   Status told = status;
   bool again = false;
@@ -144,17 +143,18 @@ void WriteBack::End(std::uint32_t slot, const Status& status, bool counted) {
     entry.moving = false;
     entry.below = 0;
     --in_flight_;
-    if (!status.ok()) {
+    if (status.code == Code::kBusy) {
+      again = !stopped_;  // the table below is full: no fault of the block
+      if (entry.failures == 0) entry.failures = 1;
+    } else if (!status.ok()) {
       failures_.Add();
       if (entry.failures++ == 0) entry.first_failure = Now();
       again = !stopped_ && Now() - entry.first_failure < limits_.give_up;
     }
     // Kept as dirty when the store closes: somebody else may have more luck.
-    if (counted) {
-      ring_.EndFlush(slot, status.ok()           ? Ring::Flush::kArrived
-                           : (again || stopped_) ? Ring::Flush::kFailed
-                                                 : Ring::Flush::kForsaken);
-    }
+    ring_.EndFlush(slot, status.ok()           ? Ring::Flush::kArrived
+                         : (again || stopped_) ? Ring::Flush::kFailed
+                                               : Ring::Flush::kForsaken);
     if (again) {
       Retry(slot, entry);
     } else {
@@ -163,12 +163,13 @@ void WriteBack::End(std::uint32_t slot, const Status& status, bool counted) {
     }
     if (stopped_ && !status.ok()) {
       told = Status::Error(Code::kCancelled, "closed before the block was written back");
-    } else if (status.ok() && counted) {
+    } else if (status.ok()) {
       blocks_.Add();
     } else if (!status.ok() && !again) {
       lost_.Add();
     }
   }
+  if (!status.ok() && told.code == Code::kCancelled) ring_.Disown(slot);
   if (!status.ok() && !again && told.code != Code::kCancelled) {
     stage_.log().Error(
         fmt::format("a block could not be written back and will be lost: {}", status.text()));
@@ -181,10 +182,33 @@ void WriteBack::End(std::uint32_t slot, const Status& status, bool counted) {
   Pump();
 }
 
+// Another store of this process has the block in hand: it may yet fail, or be closed.
+void WriteBack::Lost(std::uint32_t slot) {
+  const SlotWord word = ring_.WordAt(slot);
+  std::vector<Follower> followers;
+  {
+    const MutexLock lock(mutex_);
+    Entry& entry = entries_[slot];
+    entry.moving = false;
+    --in_flight_;
+    if (word.state() >= SlotState::kDirty && word.owner() == ring_.place() + 1 && !stopped_) {
+      Pause(slot, entry, limits_.first_pause);
+    } else {
+      followers = std::move(entry.followers);
+      entries_.erase(slot);
+    }
+    changed_.NotifyAll();
+  }
+  Tell(followers, Status::Ok());
+}
+
 void WriteBack::Retry(std::uint32_t slot, Entry& entry) {
   const auto doubled =
       limits_.first_pause * (1LL << std::min<std::uint32_t>(entry.failures - 1, 20));
-  const auto pause = std::min<milliseconds>(limits_.longest_pause, doubled);
+  Pause(slot, entry, std::min<milliseconds>(limits_.longest_pause, doubled));
+}
+
+void WriteBack::Pause(std::uint32_t slot, Entry& entry, milliseconds pause) {
   entry.timer = stage_.runtime().timer().Schedule(Now() + pause, [this, slot] {
     {
       const MutexLock lock(mutex_);
@@ -220,6 +244,7 @@ void WriteBack::Stop() {
   std::vector<TaskId> below;
   std::vector<Timer::EntryId> timers;
   std::vector<Follower> followers;
+  std::vector<std::uint32_t> left;
   {
     const MutexLock lock(mutex_);
     stopped_ = true;
@@ -230,12 +255,16 @@ void WriteBack::Stop() {
       std::ranges::move(entry.followers, std::back_inserter(followers));
       entry.followers.clear();
     }
+    for (const auto& [slot, entry] : entries_) {
+      if (!entry.moving) left.push_back(slot);
+    }
     std::erase_if(entries_, [](const auto& entry) { return !entry.second.moving; });
     changed_.NotifyAll();
   }
   for (const Timer::EntryId timer : timers) (void)stage_.runtime().timer().Cancel(timer);
   for (const TaskId task : below) (void)stage_.CancelBelow(task);
   Tell(followers, Status::Error(Code::kCancelled, "closed before the block was written back"));
+  for (const std::uint32_t slot : left) ring_.Disown(slot);
 }
 
 std::size_t WriteBack::Waiting() const {

@@ -66,8 +66,10 @@ class WriteBack {
   // Begins what may begin. One thread at a time; another's work is seen by it.
   void Pump();
   void Begin(std::uint32_t slot, const BlockId& block);
-  void End(std::uint32_t slot, const Status& status, bool counted);
+  void End(std::uint32_t slot, const Status& status);
+  void Lost(std::uint32_t slot);
   void Retry(std::uint32_t slot, Entry& entry) UCMSTORE_REQUIRES(mutex_);
+  void Pause(std::uint32_t slot, Entry& entry, milliseconds pause) UCMSTORE_REQUIRES(mutex_);
   static void Tell(std::vector<Follower>& followers, const Status& status);
 
   CacheStage& stage_;
