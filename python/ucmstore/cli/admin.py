@@ -24,6 +24,7 @@ class Kind(IntEnum):
     SET_ASIDE = 3
     WRITER = 4
     FOREIGN = 5
+    SEGMENT = 6
 
 
 class Verdict(IntEnum):
