@@ -279,7 +279,10 @@ TEST_F(SegmentTest, E01_WhatAKilledCreatorStagedIsSwept) {
   const Result<SegmentFolder> folder = SegmentFolder::Open(dir_.string());
   ASSERT_TRUE(folder.has_value());
   const SegmentRequest request = Request();
-  const auto create = [&] { return CreateSegment(*folder, request, 8, false, Staging::kNamed); };
+  const Result<MountRoom> mount = ReadMountRoom(folder->fd(), folder->path());
+  ASSERT_TRUE(mount.has_value());
+  const bool on_disk = !mount->in_memory;  // where there is little room in memory
+  const auto create = [&] { return CreateSegment(*folder, request, 8, on_disk, Staging::kNamed); };
   std::size_t staged = 0;
   int stops = 0;
   for (Trace trace = Trace::kKilled; trace == Trace::kKilled; ++stops) {
