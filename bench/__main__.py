@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench [lookup] [transfer] [scale] [idle] [--root DIR] [--pairs N] [--json]`: take the
-figures, all if none is named, and print them as a table, as Markdown or as JSON."""
+"""`python -m bench [lookup] [transfer] [scale] [idle] [ring] [--root DIR] [--pairs N] [--json]`:
+take the figures, all if none is named, and print them as a table, as Markdown or as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import idle, lookup, scale, transfer
+from bench import idle, lookup, ring, scale, transfer
 from bench.measure import Figure, machine
 
 PARTS: dict[str, Callable[[Path | None, int], list[Figure]]] = {
@@ -22,6 +22,7 @@ PARTS: dict[str, Callable[[Path | None, int], list[Figure]]] = {
     "transfer": transfer.run,
     "scale": scale.run,
     "idle": idle.run,
+    "ring": ring.run,
 }
 
 
