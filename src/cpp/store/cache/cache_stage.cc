@@ -367,10 +367,11 @@ bool CacheStage::Close(std::uint32_t timeout_ms) noexcept {
     // Some time is kept for what is cancelled then.
     const auto kept = std::min(milliseconds(timeout_ms / 4), milliseconds(500));
     if (!write_back_->Drain(until - kept)) {
-      log().Warning(
-          fmt::format("{} blocks were not written back in time; they stay in the ring "
-                      "for the next process",
-                      write_back_->Waiting() + write_back_->InFlight()));
+      const bool lost = attachment_->segment().is_private();
+      log().Warning(fmt::format("{} blocks were not written back in time; {}",
+                                write_back_->Waiting() + write_back_->InFlight(),
+                                lost ? "the ring is this process's alone, so they are lost"
+                                     : "they stay in the ring for the next process"));
     }
     write_back_->Stop();
     runtime().timer().Barrier();  // a retry that had begun when Stop came

@@ -120,7 +120,9 @@ class CacheStage::Past {
 void CacheStage::LoadRun(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
   const BlockId block = task->shards()[positions.front()].block;
   Pin pin = ring().Find(block);
-  if (pin && ring().CompleteIfWhole(pin)) write_back_->Add(pin.slot());  // who landed it is gone
+  if (pin && !ring().WordOf(pin).complete() && ring().CompleteIfWhole(pin)) {
+    write_back_->Add(pin.slot());  // whoever landed the last shard is gone
+  }
   if (pin && ring().WordOf(pin).complete()) {
     LoadFrom(std::move(pin), task, positions, Turn());
     return;

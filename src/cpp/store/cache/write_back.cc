@@ -78,6 +78,7 @@ void WriteBack::Add(std::uint32_t slot) {
     Entry& entry = entries_[slot];
     const bool queued = std::ranges::find(ready_, slot) != ready_.end();
     if (known && (entry.moving || entry.timer != 0 || queued)) return;
+    entry.generation = ring_.WordAt(slot).generation();
     ready_.push_back(slot);
   }
   Pump();
@@ -182,7 +183,7 @@ void WriteBack::End(std::uint32_t slot, const Status& status) {
   Pump();
 }
 
-// Another store of this process has the block in hand: it may yet fail, or be closed.
+// Somebody else has the block in hand: he may yet fail, be closed, or die.
 void WriteBack::Lost(std::uint32_t slot) {
   const SlotWord word = ring_.WordAt(slot);
   std::vector<Follower> followers;
@@ -191,7 +192,9 @@ void WriteBack::Lost(std::uint32_t slot) {
     Entry& entry = entries_[slot];
     entry.moving = false;
     --in_flight_;
-    if (word.state() >= SlotState::kDirty && word.owner() == ring_.place() + 1 && !stopped_) {
+    const bool not_below_yet =
+        word.generation() == entry.generation && word.state() >= SlotState::kDirty;
+    if (not_below_yet && !stopped_) {
       Pause(slot, entry, limits_.first_pause);
     } else {
       followers = std::move(entry.followers);

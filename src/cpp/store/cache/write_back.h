@@ -55,6 +55,7 @@ class WriteBack {
     std::vector<std::uint32_t> positions;
   };
   struct Entry {
+    std::uint64_t generation = 0;  // of the slot
     std::uint32_t failures = 0;
     TimePoint first_failure{};
     Timer::EntryId timer = 0;  // while it pauses
