@@ -63,7 +63,7 @@ class Unfinished {
 
   // Blocks that were given up are remembered by so many, and for so many times the age.
   static constexpr std::size_t kMaxTombstones = 65'536;
-  static constexpr int kTombstoneAges = 10;
+  static constexpr int kTombstoneAges = 100;
 
   Ring& ring_;
   const Limits limits_;
