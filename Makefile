@@ -15,6 +15,7 @@ JOBS ?= $(shell nproc)
 # that want it are skipped then, and `make test` says so and fails).
 TORCH ?= torch==2.13.0
 SOAK_ROUNDS ?= 20
+SOAK_KILLS ?= 5000
 
 VENV := $(CURDIR)/.venv
 RELEASE := build/release
@@ -96,7 +97,8 @@ tsan: debian $(VENV)/.tools ## the C++ tests under ThreadSanitizer
 	cmake --workflow --preset tsan
 
 .PHONY: soak
-soak: $(RELEASE)/.installed ## every C++ test SOAK_ROUNDS times, then the long Python tests
+soak: $(RELEASE)/.installed ## SOAK_KILLS kills, C++ tests SOAK_ROUNDS times, long Python tests
+	UCMSTORE_TEST_KILLS=$(SOAK_KILLS) ctest --preset release -R KillWriters
 	ctest --preset release --repeat until-fail:$(SOAK_ROUNDS)
 	$(VENV)/bin/python -m pytest -m soak --timeout=1800
 
