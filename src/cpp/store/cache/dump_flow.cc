@@ -173,12 +173,13 @@ void CacheStage::DumpWithoutSlot(const CacheTaskPtr& task, const Positions& posi
   WaitForAChange(task, positions);
 }
 
+// The task's deadline, if it comes first, is the timer's to keep: one of the two says why it ended.
 void CacheStage::WaitForAChange(const CacheTaskPtr& task, const Positions& positions) {
   ShardWait wait{.task = task,
                  .positions = positions,
                  .pin = {},
                  .shard = 0,
-                 .give_up = std::min(task->deadline, task->begun + kPatienceForSlot)};
+                 .give_up = task->begun + kPatienceForSlot};
   if (Status status = watch_->Add(wait); !status.ok()) EndAll(task, positions, status);
 }
 
