@@ -27,12 +27,13 @@ install(FILES "${_source}/options/option_input.h" DESTINATION "${_sdk}/options" 
 install(FILES "${_source}/block_id/namespace.h" DESTINATION "${_sdk}/block_id" COMPONENT cpp)
 install(FILES "${_source}/pipeline/pipeline.h" DESTINATION "${_sdk}/pipeline" COMPONENT cpp)
 
-set(_archives ucmstore_abi ucmstore_sdk)
+set(_archives ucmstore_abi ucmstore_sdk ucmstore_fmt)
 foreach(name IN ITEMS base io task)
   set_target_properties(ucmstore_${name} PROPERTIES EXPORT_NAME ${name})
   list(APPEND _archives ucmstore_${name})
 endforeach()
 set_target_properties(ucmstore_abi PROPERTIES EXPORT_NAME abi)
+set_target_properties(ucmstore_fmt PROPERTIES EXPORT_NAME fmt)
 set_target_properties(ucmstore_sdk PROPERTIES EXPORT_NAME sdk)
 install(
   TARGETS ucmstore ${_archives}

@@ -76,7 +76,7 @@ function(ucmstore_add_library NAME)
     set(scope PUBLIC)
     target_link_libraries(
       ${target} PRIVATE $<BUILD_INTERFACE:ucmstore_settings>
-                        $<BUILD_INTERFACE:ucmstore_third_party_spdlog>)
+                        $<BUILD_INTERFACE:ucmstore_third_party_spdlog> ucmstore_fmt)
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
