@@ -40,8 +40,7 @@ void StageCore::BlockJob::Run() noexcept {
 
 void StageCore::StageTask::OnFinish() noexcept {
   if (deadline != 0) core_.runtime().timer().Cancel(deadline);
-  Figures& figures = kind() == TaskKind::kLoad ? core_.loads_ : core_.dumps_;
-  figures.latency.Record(core_.runtime().clock().Now() - begun);
+  core_.figures_.Of(kind()).CountLatency(core_.runtime().clock().Now() - begun);
   core_.Leave();
   self.reset();  // Finish holds another reference
 }
@@ -90,24 +89,10 @@ Status StageCore::Lookup(const LookupDesc& desc, std::uint8_t* found) {
   const Status status = stage_.Find({desc.blocks, desc.count}, desc.flags, found);
   if (!status.ok()) {
     std::fill_n(found, desc.count, kAbsent);
-    lookup_errors_.Add();
+    figures_.lookups.CountError();
     return status;
   }
-  // With kStopAtMiss, what lies behind the first miss was not asked.
-  std::uint64_t asked = desc.count;
-  if ((desc.flags & kStopAtMiss) != 0) {
-    const auto* miss = std::find(found, found + desc.count, kAbsent);
-    const auto hits = static_cast<std::uint64_t>(miss - found);
-    asked = std::min<std::uint64_t>(hits + 1, desc.count);
-    std::fill(found + hits, found + desc.count, kAbsent);
-  }
-  const auto memory = static_cast<std::uint64_t>(std::count(found, found + asked, kInMemory));
-  const auto misses = static_cast<std::uint64_t>(std::count(found, found + asked, kAbsent));
-  lookup_calls_.Add();
-  lookup_blocks_.Add(asked);
-  lookup_hits_memory_.Add(memory);
-  lookup_hits_below_.Add(asked - memory - misses);
-  lookup_misses_.Add(misses);
+  figures_.lookups.CountAndCut(desc, found);
   return Status::Ok();
 }
 
@@ -150,10 +135,10 @@ Status StageCore::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
   *id = task->id();
   Enter();  // OnFinish leaves
   task->self = task;
-  Figures& figures = kind == TaskKind::kLoad ? loads_ : dumps_;
+  TransferFigures& figures = figures_.Of(kind);
   if (jobs.empty()) {
     task->EndEmpty();
-    figures.tasks.Add();
+    figures.CountTask();
     return Status::Ok();
   }
   if (Status status = Queue(*task, jobs); !status.ok()) {
@@ -163,7 +148,7 @@ Status StageCore::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
     task->self.reset();
     return status;
   }
-  figures.tasks.Add();
+  figures.CountTask();
   // A deadline that came before the jobs were queued found nothing to take out of the queue. It
   // sets `stopped` and then looks at the queue, we do it the other way round: one of us sees the
   // other.
@@ -171,25 +156,12 @@ Status StageCore::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
   return Status::Ok();
 }
 
-void StageCore::CountEnd(const StageTask& task, const Status& status,
-                         std::uint32_t bytes) noexcept {
-  Figures& figures = task.kind() == TaskKind::kLoad ? loads_ : dumps_;
-  figures.shards.Add();
-  if (status.ok()) {
-    figures.bytes.Add(bytes);
-  } else if (status.code == Code::kNotFound) {
-    figures.not_found.Add();
-  } else {
-    figures.errors.Add();
-  }
-}
-
 void StageCore::EndShard(StageTask& task, std::size_t i, const Status& status,
                          std::uint32_t bytes) noexcept {
   // Counted first: whoever has waited for the task finds the counters right. A shard that two ends
   // race for is counted by the winner alone.
   if (!task.ClaimEnd(i)) return;
-  CountEnd(task, status, bytes);
+  figures_.Of(task.kind()).CountShard(status, bytes);
   if (status.ok()) {
     task.EndClaimed(i, status, bytes);
     return;
@@ -316,32 +288,7 @@ void StageCore::VisitMetrics(const std::function<void(const MetricV1&)>& metric)
   const auto one = [&](const char* name, MetricKind kind, double value) {
     metric({.name = name, .kind = kind, .reserved = 0, .value = value});
   };
-  const auto count = [&](const char* name, const Counter& counter) {
-    one(name, MetricKind::kCounter, static_cast<double>(counter.Get()));
-  };
-  const auto figures = [&](const std::string& prefix, const Figures& of) {
-    count((prefix + "_tasks").c_str(), of.tasks);
-    count((prefix + "_shards").c_str(), of.shards);
-    count((prefix + "_bytes").c_str(), of.bytes);
-    count((prefix + "_errors").c_str(), of.errors);
-    count((prefix + "_not_found").c_str(), of.not_found);
-    one((prefix + "_latency_seconds_sum").c_str(), MetricKind::kCounter,
-        static_cast<double>(of.latency.SumNs()) * 1e-9);
-    std::uint64_t below = 0;
-    for (std::size_t i = 0; i < Histogram::kBuckets; ++i) {
-      below += of.latency.Bucket(i);
-      one(fmt::format("{}_latency_us_below_{}", prefix, 1ULL << i).c_str(), MetricKind::kCounter,
-          static_cast<double>(below));
-    }
-  };
-  count("lookup_calls", lookup_calls_);
-  count("lookup_blocks", lookup_blocks_);
-  count("lookup_hits_memory", lookup_hits_memory_);
-  count("lookup_hits_below", lookup_hits_below_);
-  count("lookup_misses", lookup_misses_);
-  count("lookup_errors", lookup_errors_);
-  figures("load", loads_);
-  figures("dump", dumps_);
+  figures_.Visit(one);
   one("dump_written_bytes", MetricKind::kCounter, static_cast<double>(assembler_.WrittenBytes()));
   one("committed_blocks", MetricKind::kCounter, static_cast<double>(assembler_.Committed()));
   one("aborted_blocks", MetricKind::kCounter, static_cast<double>(assembler_.Aborted()));

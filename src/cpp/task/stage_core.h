@@ -12,11 +12,11 @@
 #include <span>
 #include <vector>
 
-#include "base/metrics.h"
 #include "base/mutex.h"
 #include "task/assembly.h"
 #include "task/in_time.h"
 #include "task/runtime.h"
+#include "task/stage_figures.h"
 #include "task/task_table.h"
 #include "task/terminal_stage.h"
 
@@ -62,7 +62,6 @@ class StageCore {
   void RunLoad(StageTask& task, const BlockJob& job);
   void RunDump(const std::shared_ptr<StageTask>& task, BlockJob& job);
   void EndJob(const BlockJob& job, const Status& status) noexcept;
-  void CountEnd(const StageTask& task, const Status& status, std::uint32_t bytes) noexcept;
   void EndShard(StageTask& task, std::size_t i, const Status& status, std::uint32_t bytes) noexcept;
   // Ends with `code` what no worker has begun, following shards included.
   void EndUnbegun(StageTask& task, Code code) noexcept;
@@ -91,13 +90,7 @@ class StageCore {
   Timer::EntryId expiry_ UCMSTORE_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> closing_{false};
 
-  struct Figures {
-    Counter tasks, shards, bytes, errors, not_found;
-    Histogram latency;
-  };
-  Figures loads_, dumps_;
-  Counter lookup_calls_, lookup_blocks_, lookup_hits_memory_, lookup_hits_below_, lookup_misses_;
-  Counter lookup_errors_;
+  StageFigures figures_;
 };
 
 }  // namespace ucmstore

@@ -10,6 +10,7 @@
 #include <exception>
 
 #include "store/cache/cache_options.h"
+#include "task/guarded.h"
 #include "task/segments.h"
 
 namespace ucmstore {
@@ -18,18 +19,6 @@ namespace {
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
 Status ClosedStatus() { return Status::Error(Code::kClosed, "Cache: the store is closed"); }
-
-// Runs what may throw at the ABI's edge.
-template <typename Function>
-Status Guarded(Function&& function) noexcept {
-  try {
-    return function();
-  } catch (const std::exception& error) {
-    return Status::Error(Code::kInternal, std::string_view(error.what()));
-  } catch (...) {  // the ABI's edge
-    return Status::Error(Code::kInternal, "Cache: an unknown exception");
-  }
-}
 
 }  // namespace
 
@@ -147,8 +136,7 @@ Status CacheStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
     inside_ += 1 + queued.size();  // OnFinish leaves, and each job
   }
   task->self = task;
-  Figures& figures = kind == TaskKind::kLoad ? loads_ : dumps_;
-  figures.tasks.Add();
+  figures_.Of(kind).CountTask();
   *id = made;
   if (queued.empty()) {
     task->EndEmpty();
@@ -252,30 +240,14 @@ void CacheStage::GiveUp(ShardWait wait) noexcept {
 
 Status CacheStage::Named(const Status& status) const noexcept {
   if (status.ok() || status.text().starts_with("Cache: ")) return status;
-  try {
-    return Status::Error(status.code, fmt::format("Cache: {}", status.text()), status.sys_errno);
-  } catch (const std::exception&) {  // out of memory for words: the bare ones will do
-    return status;
-  }
-}
-
-void CacheStage::CountEnd(const CacheTask& task, const Status& status,
-                          std::uint32_t bytes) noexcept {
-  Figures& figures = task.kind() == TaskKind::kLoad ? loads_ : dumps_;
-  figures.shards.Add();
-  if (status.ok()) {
-    figures.bytes.Add(bytes);
-  } else if (status.code == Code::kNotFound) {
-    figures.not_found.Add();
-  } else {
-    figures.errors.Add();
-  }
+  return ErrorInWords(
+      status.code, status.text(), [&] { return fmt::format("Cache: {}", status.text()); },
+      status.sys_errno);
 }
 
 void CacheStage::TaskEnded(CacheTask& task) noexcept {
   if (const Timer::EntryId timer = task.timer; timer != 0) (void)runtime().timer().Cancel(timer);
-  Figures& figures = task.kind() == TaskKind::kLoad ? loads_ : dumps_;
-  figures.latency.Record(Now() - task.begun);
+  figures_.Of(task.kind()).CountLatency(Now() - task.begun);
   Leave();
   task.self.reset();  // whoever ended the last shard holds another reference
 }

@@ -23,7 +23,6 @@
 #include <string>
 #include <vector>
 
-#include "base/metrics.h"
 #include "base/mutex.h"
 #include "shm/attachment.h"
 #include "store/cache/cache_task.h"
@@ -31,6 +30,7 @@
 #include "store/cache/watch.h"
 #include "store/cache/write_back.h"
 #include "task/forward_stage.h"
+#include "task/stage_figures.h"
 #include "task/task_table.h"
 
 namespace ucmstore {
@@ -99,7 +99,6 @@ class CacheStage final : public ForwardStage {
   void Run(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   void StopTask(const CacheTaskPtr& task, const Status& why);
   void TaskEnded(CacheTask& task) noexcept;
-  void CountEnd(const CacheTask& task, const Status& status, std::uint32_t bytes) noexcept;
   [[nodiscard]] Status Named(const Status& status) const noexcept;
   void EndAll(const CacheTaskPtr& task, const Positions& positions, const Status& status);
   // Counts what uses the stage on other threads; Close waits until nobody does.
@@ -166,13 +165,7 @@ class CacheStage final : public ForwardStage {
   std::atomic<std::int64_t> last_reap_{0};
   std::atomic<std::uint64_t> orphans_seen_{0};
 
-  struct Figures {
-    Counter tasks, shards, bytes, errors, not_found;
-    Histogram latency;
-  };
-  Figures loads_, dumps_;
-  Counter lookup_calls_, lookup_blocks_, lookup_hits_memory_, lookup_hits_below_, lookup_misses_;
-  Counter lookup_errors_;
+  StageFigures figures_;
   Counter load_hit_shards_, load_filled_shards_, load_joined_shards_, load_past_shards_;
   Counter dump_past_shards_, dump_waits_for_room_;
 };

@@ -20,7 +20,7 @@ CacheTask::CacheTask(CacheStage& stage, TaskKind kind, const TaskDesc& desc)
 
 void CacheTask::Tell(std::size_t i, const Status& status, std::uint32_t bytes) noexcept {
   // Counted first: whoever has waited for the task finds the counters right.
-  stage_.CountEnd(*this, status, bytes);
+  stage_.figures_.Of(kind()).CountShard(status, bytes);
   (void)EndShard(i, stage_.Named(status), bytes);
 }
 

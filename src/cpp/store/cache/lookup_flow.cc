@@ -20,7 +20,7 @@ Status CacheStage::LookupHere(const LookupDesc& desc, std::uint8_t* found) {
   const auto memory = static_cast<std::uint64_t>(std::count(found, found + desc.count, kInMemory));
   if (memory < desc.count) {
     if (Status status = LookupBelow(desc, found); !status.ok()) {
-      lookup_errors_.Add();
+      figures_.lookups.CountError();
       // What is here is an answer; without any the caller should know why.
       if (memory == 0) {
         std::fill_n(found, desc.count, kAbsent);
@@ -29,20 +29,7 @@ Status CacheStage::LookupHere(const LookupDesc& desc, std::uint8_t* found) {
       log().Warning(fmt::format("a lookup in the store below failed: {}", status.text()));
     }
   }
-  std::uint64_t asked = desc.count;
-  if ((desc.flags & kStopAtMiss) != 0) {
-    const auto* miss = std::find(found, found + desc.count, kAbsent);
-    const auto hits = static_cast<std::uint64_t>(miss - found);
-    asked = std::min<std::uint64_t>(hits + 1, desc.count);
-    std::fill(found + hits, found + desc.count, kAbsent);
-  }
-  const auto here = static_cast<std::uint64_t>(std::count(found, found + asked, kInMemory));
-  const auto misses = static_cast<std::uint64_t>(std::count(found, found + asked, kAbsent));
-  lookup_calls_.Add();
-  lookup_blocks_.Add(asked);
-  lookup_hits_memory_.Add(here);
-  lookup_hits_below_.Add(asked - here - misses);
-  lookup_misses_.Add(misses);
+  figures_.lookups.CountAndCut(desc, found);
   return Status::Ok();
 }
 

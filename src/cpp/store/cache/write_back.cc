@@ -280,12 +280,11 @@ std::uint32_t WriteBack::InFlight() const {
   return in_flight_;
 }
 
-void WriteBack::VisitMetrics(
-    const std::function<void(const char*, MetricKind, double)>& metric) const {
-  metric("write_back_blocks", MetricKind::kCounter, static_cast<double>(blocks_.Get()));
-  metric("write_back_bytes", MetricKind::kCounter, static_cast<double>(bytes_.Get()));
-  metric("write_back_failures", MetricKind::kCounter, static_cast<double>(failures_.Get()));
-  metric("write_back_lost_blocks", MetricKind::kCounter, static_cast<double>(lost_.Get()));
+void WriteBack::VisitMetrics(const MetricVisitor& metric) const {
+  Visit("write_back_blocks", blocks_, metric);
+  Visit("write_back_bytes", bytes_, metric);
+  Visit("write_back_failures", failures_, metric);
+  Visit("write_back_lost_blocks", lost_, metric);
   metric("write_back_waiting_blocks", MetricKind::kGauge, static_cast<double>(Waiting()));
   metric("write_backs_in_flight", MetricKind::kGauge, InFlight());
 }

@@ -8,14 +8,13 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <vector>
 
-#include "base/metrics.h"
 #include "base/mutex.h"
 #include "shm/ring.h"
 #include "store/cache/cache_task.h"
+#include "task/stage_figures.h"
 #include "ucmstore/plugin_v1.h"
 
 namespace ucmstore {
@@ -46,7 +45,7 @@ class WriteBack {
 
   [[nodiscard]] std::size_t Waiting() const;
   [[nodiscard]] std::uint32_t InFlight() const;
-  void VisitMetrics(const std::function<void(const char*, MetricKind, double)>& metric) const;
+  void VisitMetrics(const MetricVisitor& metric) const;
 
  private:
   class Move;

@@ -9,6 +9,8 @@
 #include <exception>
 #include <string>
 
+#include "task/guarded.h"
+
 namespace ucmstore {
 
 using fault::Call;
@@ -20,18 +22,6 @@ namespace {
 TimePoint Now() { return std::chrono::steady_clock::now(); }
 
 Status Closed() { return Status::Error(Code::kClosed, "Fault: the store is closed"); }
-
-// Runs what may throw at the ABI's edge.
-template <typename Function>
-Status Guarded(Function&& function) noexcept {
-  try {
-    return function();
-  } catch (const std::exception& error) {
-    return Status::Error(Code::kInternal, std::string_view(error.what()));
-  } catch (...) {  // the ABI's edge
-    return Status::Error(Code::kInternal, "Fault: an unknown exception");
-  }
-}
 
 }  // namespace
 
