@@ -33,6 +33,10 @@ class CacheOptions(TypedDict, total=False):
     # Who on this machine may use the segment: its owner alone (mode 0600), the group, or
     # everybody. (default: private)
     share: Literal["private", "group", "world"]
+    # Map all of the ring's memory into the process in the background after opening: seconds
+    # of one core for tens of gigabytes. Otherwise the first dump into each page pays for it.
+    # (default: true)
+    prefault: bool
     # Remove the segment when the last process closes it. Otherwise it stays, warm. (default:
     # false)
     unlink: bool

@@ -27,6 +27,8 @@ class Attachment {
   [[nodiscard]] ProcessTable& processes() noexcept { return *processes_; }
   // Erases the traces of processes that have died; their number. Their dirty blocks are ours then.
   std::uint32_t Reap();
+  // True for the first of this process's stores that asks: one prefaults for all.
+  [[nodiscard]] bool TakePrefault() noexcept { return !prefault_taken_.exchange(true); }
   // Removes the segment's name when the last process leaves.
   void UnlinkAtEnd() noexcept { unlink_.store(true, std::memory_order_relaxed); }
 
@@ -38,6 +40,7 @@ class Attachment {
   std::unique_ptr<ProcessTable> processes_;
   std::unique_ptr<Ring> ring_;
   std::atomic<bool> unlink_{false};
+  std::atomic<bool> prefault_taken_{false};
   std::uint64_t fork_depth_ = 0;  // of the process that made it
 };
 

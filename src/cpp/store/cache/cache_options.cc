@@ -47,6 +47,14 @@ constexpr OptionSpecV1 kTable[] = {
      .range = "private|group|world",
      .help = "Who on this machine may use the segment: its owner alone (mode 0600), the group, "
              "or everybody."},
+    {.name = "prefault",
+     .type = OptionType::kBool,
+     .flags = 0,
+     .default_text = "true",
+     .range = "",
+     .help = "Map all of the ring's memory into the process in the background after opening: "
+             "seconds of one core for tens of gigabytes. Otherwise the first dump into each page "
+             "pays for it."},
     {.name = "unlink",
      .type = OptionType::kBool,
      .flags = 0,
@@ -80,6 +88,7 @@ std::span<const OptionSpecV1> CacheOptionTable() noexcept { return kTable; }
 Result<CacheOptions> CacheOptions::From(const StageSetup& setup, const std::string& below) {
   CacheOptions options;
   options.through = setup.Text("write") == "through";
+  options.prefault = setup.Bool("prefault");
   options.unlink = setup.Bool("unlink");
   options.write_back.in_flight = static_cast<std::uint32_t>(setup.Int("write_back_tasks"));
   options.write_back.give_up = milliseconds(setup.Int("write_back_give_up_ms"));

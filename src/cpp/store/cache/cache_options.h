@@ -17,6 +17,7 @@ struct CacheOptions {
   SegmentRequest segment;
   WriteBack::Limits write_back;
   bool through = false;  // a dump is confirmed when the store below has the block
+  bool prefault = true;  // map all of the ring in the background
   bool unlink = false;   // the last process takes the segment with it
 
   // `below`: who the store below is, in words; "": known to nobody else, so the ring is private.

@@ -80,6 +80,10 @@ Status CacheStage::Open(const StageSetup& setup) {
                                       },
                                   .given_up = [this](ShardWait wait) { GiveUp(std::move(wait)); }});
   ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
+  prefault_.emplace(runtime().options().start_thread);
+  if (options->prefault && attachment_->TakePrefault()) {
+    prefault_->Start({segment.data(), segment.header().segment_bytes - segment.header().data_at});
+  }
   return Status::Ok();
 }
 
@@ -329,6 +333,7 @@ bool CacheStage::Close(std::uint32_t timeout_ms) noexcept {
       StopTask(std::static_pointer_cast<CacheTask>(task),
                Status::Error(Code::kCancelled, "the store was closed"));
     }
+    prefault_->Stop();
     watch_->Stop();
     {
       const MutexLock lock(mutex_);

@@ -26,6 +26,7 @@
 #include "base/mutex.h"
 #include "shm/attachment.h"
 #include "store/cache/cache_task.h"
+#include "store/cache/prefault.h"
 #include "store/cache/unfinished.h"
 #include "store/cache/watch.h"
 #include "store/cache/write_back.h"
@@ -151,6 +152,7 @@ class CacheStage final : public ForwardStage {
   std::optional<Unfinished> unfinished_;
   std::optional<Watch> watch_;
   std::optional<WriteBack> write_back_;
+  std::optional<Prefault> prefault_;
   bool through_ = false;
 
   Mutex mutex_;

@@ -32,6 +32,7 @@ void CacheStage::VisitMetrics(void* ctx,
     }
     const RingShared& shared = *ring().memory().shared;
     one("ring_slots", MetricKind::kGauge, ring().slot_count());
+    one("ring_prefaulted_bytes", MetricKind::kGauge, static_cast<double>(prefault_->bytes()));
     one("ring_evictions", MetricKind::kCounter,
         static_cast<double>(shared.evictions.load(std::memory_order_relaxed)));
     one("ring_reaped_processes", MetricKind::kCounter,
