@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A ring's memory without a segment: aligned, as new, in this process. Several Ring objects with
-// different places over it are several processes; one that is given up without being asked to leave
-// is a dead one. Not thread-safe, but what it hands out is.
+// What tests of the ring share: its memory without a segment, and what must hold in any ring. Not
+// synchronised.
 #pragma once
 
 #include <cstring>
@@ -18,6 +17,48 @@ namespace ucmstore::test {
 
 inline constexpr milliseconds kLongAge{3'600'000};
 
+[[nodiscard]] inline SlotWord WordIn(const RingMemory& memory, std::uint32_t slot) noexcept {
+  return SlotWord(memory.slots[slot].word.load());
+}
+[[nodiscard]] inline BlockId IdIn(const RingMemory& memory, std::uint32_t slot) noexcept {
+  BlockId block{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::uint64_t word = memory.slots[slot].id[i].load();
+    std::memcpy(block.bytes.data() + i * sizeof(word), &word, sizeof(word));
+  }
+  return block;
+}
+[[nodiscard]] inline bool IsPinnedIn(const RingMemory& memory, std::uint32_t slot) noexcept {
+  const auto& pins = memory.slots[slot].pins;
+  return (pins[0].load() | pins[1].load()) != 0;
+}
+
+// What must hold whenever all live processes are at rest and the dead are reaped. Empty: it does.
+[[nodiscard]] inline std::string WhatIsLeft(const RingMemory& memory) {
+  std::set<BlockId> decided;
+  for (std::uint32_t slot = 0; slot < memory.slot_count(); ++slot) {
+    const SlotWord word = WordIn(memory, slot);
+    const std::string where = "slot " + std::to_string(slot) + " ";
+    if (IsPinnedIn(memory, slot)) return where + "is still pinned";
+    if (word.draining()) return where + "is still draining";
+    if (word.state() == SlotState::kClaimed || word.state() == SlotState::kProposed) {
+      return where + "is still claimed";
+    }
+    if (!word.decided()) continue;
+    if (!decided.insert(IdIn(memory, slot)).second) return where + "holds a block twice";
+    bool all = true;
+    for (const auto& state : memory.StatesOf(slot)) {
+      if (state != kShardEmpty && state != kShardLanded) return where + "has a shard in the air";
+      all = all && state == kShardLanded;
+    }
+    if (all != word.complete()) return where + (all ? "was never made whole" : "lacks a shard");
+  }
+  return {};
+}
+
+// A ring's memory: aligned, as new, in this process. Several Ring objects with different places
+// over it are several processes; one that is given up without being asked to leave is a dead one.
+// What it hands out is thread-safe.
 class RingArena {
  public:
   explicit RingArena(const RingGeometry& geometry)
@@ -47,44 +88,12 @@ class RingArena {
     return std::make_unique<Ring>(memory(), place, age);
   }
 
-  [[nodiscard]] SlotWord Word(std::uint32_t slot) const noexcept {
-    return SlotWord(memory().slots[slot].word.load());
-  }
-  [[nodiscard]] BlockId IdOf(std::uint32_t slot) const noexcept {
-    BlockId block{};
-    for (std::size_t i = 0; i < 2; ++i) {
-      const std::uint64_t word = memory().slots[slot].id[i].load();
-      std::memcpy(block.bytes.data() + i * sizeof(word), &word, sizeof(word));
-    }
-    return block;
-  }
+  [[nodiscard]] SlotWord Word(std::uint32_t slot) const noexcept { return WordIn(memory(), slot); }
+  [[nodiscard]] BlockId IdOf(std::uint32_t slot) const noexcept { return IdIn(memory(), slot); }
   [[nodiscard]] bool IsPinned(std::uint32_t slot) const noexcept {
-    const auto& pins = memory().slots[slot].pins;
-    return (pins[0].load() | pins[1].load()) != 0;
+    return IsPinnedIn(memory(), slot);
   }
-
-  // What must hold whenever all live processes are at rest and the dead are reaped. Empty: it does.
-  [[nodiscard]] std::string WhatIsLeft() const {
-    std::set<BlockId> decided;
-    for (std::uint32_t slot = 0; slot < memory().slot_count(); ++slot) {
-      const SlotWord word = Word(slot);
-      const std::string where = "slot " + std::to_string(slot) + " ";
-      if (IsPinned(slot)) return where + "is still pinned";
-      if (word.draining()) return where + "is still draining";
-      if (word.state() == SlotState::kClaimed || word.state() == SlotState::kProposed) {
-        return where + "is still claimed";
-      }
-      if (!word.decided()) continue;
-      if (!decided.insert(IdOf(slot)).second) return where + "holds a block that is elsewhere, too";
-      bool all = true;
-      for (const auto& state : memory().StatesOf(slot)) {
-        if (state != kShardEmpty && state != kShardLanded) return where + "has a shard in the air";
-        all = all && state == kShardLanded;
-      }
-      if (all != word.complete()) return where + (all ? "was never made whole" : "lacks a shard");
-    }
-    return {};
-  }
+  [[nodiscard]] std::string WhatIsLeft() const { return test::WhatIsLeft(memory()); }
 
  private:
   static constexpr std::size_t kAlignment = 4096;
