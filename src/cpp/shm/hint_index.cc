@@ -36,10 +36,11 @@ bool HintIndex::Insert(std::uint64_t hash, std::uint32_t slot, std::uint64_t gen
   bool placed = Place(Home(hash), hint);
   if (!placed) {
     Home(hash).overflow.fetch_add(1, std::memory_order_seq_cst);
+    memory_.slots[slot].overflow_of.store(generation, std::memory_order_seq_cst);
     for (std::uint32_t i = 1; i < reach_ && !placed; ++i) {
       placed = Place(memory_.buckets[(hash + i) & mask_], hint);
     }
-    if (!placed) Home(hash).overflow.fetch_sub(1, std::memory_order_seq_cst);
+    if (!placed) LowerOverflow(hash, slot, generation);
   }
   PausePoint(Step::kHint, Moment::kAfter, slot);
   return placed;
@@ -54,12 +55,26 @@ void HintIndex::Remove(std::uint64_t hash, std::uint32_t slot, std::uint64_t gen
       if (entry.load(std::memory_order_relaxed) != old) continue;
       // Whoever needed the place may have been quicker.
       if (!entry.compare_exchange_strong(old, 0, std::memory_order_seq_cst)) continue;
-      if (i > 0) Home(hash).overflow.fetch_sub(1, std::memory_order_seq_cst);
+      if (i > 0) LowerOverflow(hash, slot, generation);
       PausePoint(Step::kUnhint, Moment::kAfter, slot);
       return;
     }
     if (i == 0 && Home(hash).overflow.load(std::memory_order_seq_cst) == 0) return;
   }
+  LowerOverflow(hash, slot, generation);  // somebody has dropped it
+}
+
+void HintIndex::LowerOverflow(std::uint64_t hash, std::uint32_t slot,
+                              std::uint64_t generation) noexcept {
+  if (memory_.slots[slot].overflow_of.compare_exchange_strong(generation, 0,
+                                                              std::memory_order_seq_cst)) {
+    Home(hash).overflow.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+void HintIndex::Settle(std::uint32_t slot, const BlockId& last) noexcept {
+  const std::uint64_t left = memory_.slots[slot].overflow_of.load(std::memory_order_seq_cst);
+  if (left != 0) LowerOverflow(Hash(last), slot, left);
 }
 
 }  // namespace ucmstore

@@ -13,8 +13,9 @@
 //
 // A block's home is one bucket (a cache line of 7 hints). Where that is full, its hint lies in one
 // of the kReach - 1 buckets behind, and the home counts it (layout.h: overflow). The count is
-// raised before the hint is there and lowered after it is gone: a death in between leaves it too
-// high.
+// raised before the hint is there and lowered after it is gone, by whoever takes the slot's note of
+// it: who ends that life of the slot, or, if he died, or another dropped the hint, who begins the
+// next. Only a death between count and note leaves the count too high.
 //
 // A hint never comes back: its generation was used up. So a compare-and-swap that drops a stale
 // one cannot hit a new one. (16 bits of it are kept; the same slot would have to be claimed 65,536
@@ -97,10 +98,13 @@ class HintIndex {
   // False: there is no room within reach, which takes very unequal ids.
   [[nodiscard]] bool Insert(std::uint64_t hash, std::uint32_t slot, std::uint64_t generation);
   void Remove(std::uint64_t hash, std::uint32_t slot, std::uint64_t generation) noexcept;
+  // Lowers the count of the slot's last life, whose block it was, if nobody has. For the claimer.
+  void Settle(std::uint32_t slot, const BlockId& last) noexcept;
 
  private:
   [[nodiscard]] bool Place(Bucket& bucket, Hint hint) noexcept;
   [[nodiscard]] bool IsStale(Hint hint) const noexcept;
+  void LowerOverflow(std::uint64_t hash, std::uint32_t slot, std::uint64_t generation) noexcept;
 
   RingMemory memory_;
   std::uint64_t mask_;

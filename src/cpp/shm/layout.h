@@ -89,7 +89,9 @@ struct Slot {
   std::array<std::atomic<std::uint64_t>, 2> id;    // changes only while claimed
   std::array<std::atomic<std::uint64_t>, 2> pins;  // a bit for each process, by place
   std::atomic<std::uint64_t> touched_ns;           // assembling: when it last was (CLOCK_BOOTTIME)
-  std::array<std::atomic<std::uint64_t>, 2> reserved;
+  // The generation whose hint the home bucket counts as overflow; 0: none.
+  std::atomic<std::uint64_t> overflow_of;
+  std::atomic<std::uint64_t> reserved;
 };
 static_assert(sizeof(Slot) == 64);
 

@@ -280,6 +280,7 @@ Ring::Claim Ring::ClaimFor(const BlockId& block, Purpose purpose) {
     if (!taken) return {};
     const std::uint32_t slot = *taken;
     Slot& memory = memory_.slots[slot];
+    index_.Settle(slot, IdOf(slot));
     for (auto& state : memory_.StatesOf(slot)) state.store(kShardEmpty, std::memory_order_relaxed);
     // Released: else another CPU might see the new id under the old word (Holds).
     memory.id[0].store(words[0], std::memory_order_release);

@@ -96,6 +96,44 @@ TEST(RingIndex, OverflowShrinksWithTheBlocksThatMadeIt) {
   EXPECT_EQ(HintsIn(arena), 0);
 }
 
+// Whoever needed its place may take a hint before it is removed; or who was to remove it has died.
+TEST(RingIndex, OverflowShrinksThoughOthersDropTheHints) {
+  const RingArena arena({.shard_size = 64, .shards_per_block = 1, .slot_count = 8});
+  const auto ring = arena.Join(0);
+  const auto blocks = Neighbours(arena.memory(), 8);
+  std::vector<Pin> pins;
+  for (const BlockId& block : blocks) {
+    pins.push_back(ring->ClaimFor(block, Purpose::kFill).pin);
+  }
+  ASSERT_EQ(OverflowOf(arena, blocks[0]), 1);
+  for (std::uint32_t i = 0; i < arena.memory().header->bucket_count; ++i) {
+    for (auto& hint : arena.memory().buckets[i].hints) {
+      if (Hint(hint.load()).slot() == pins[7].slot()) hint.store(0);
+    }
+  }
+  ring->Discard(std::move(pins[7]));
+  EXPECT_EQ(OverflowOf(arena, blocks[0]), 0);
+}
+
+TEST(RingIndex, OverflowOfTheDeadIsSettledByWhoTakesTheirSlot) {
+  const RingArena arena({.shard_size = 64, .shards_per_block = 1, .slot_count = 8});
+  const auto ring = arena.Join(0);
+  const auto dead = arena.Join(1);
+  const auto blocks = Neighbours(arena.memory(), 8);
+  std::vector<Pin> pins;
+  for (std::size_t i = 0; i < 7; ++i) {
+    pins.push_back(ring->ClaimFor(blocks[i], Purpose::kFill).pin);
+  }
+  Abandoned<Pin> pin(dead->ClaimFor(blocks[7], Purpose::kFill).pin);
+  ASSERT_EQ(OverflowOf(arena, blocks[0]), 1);
+  // It died just before it decided.
+  auto& word = arena.memory().slots[7].word;
+  word.store(arena.Word(7).WithState(SlotState::kProposed, 2).bits());
+  ring->EraseTraces(1);
+  EXPECT_TRUE(ring->ClaimFor(PlainId(1'000'003), Purpose::kFill).made);
+  EXPECT_EQ(OverflowOf(arena, blocks[0]), 0);
+}
+
 TEST(RingIndex, AHintIsGoneWithItsBlock) {
   const RingArena arena({.shard_size = 64, .shards_per_block = 1, .slot_count = 3});
   const auto ring = arena.Join(0);
