@@ -16,6 +16,8 @@
 #endif
 #define UCMSTORE_GUARDED_BY(x) UCMSTORE_ANNOTATE(guarded_by(x))
 #define UCMSTORE_REQUIRES(x) UCMSTORE_ANNOTATE(requires_capability(x))
+// Locks or unlocks for somebody else: at a fork.
+#define UCMSTORE_LOCKS_UNSEEN UCMSTORE_ANNOTATE(no_thread_safety_analysis)
 #define UCMSTORE_EXCLUDES(x) UCMSTORE_ANNOTATE(locks_excluded(x))
 
 namespace ucmstore {

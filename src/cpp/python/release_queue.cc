@@ -35,8 +35,8 @@ int PendingCall(void* /*unused*/) {
 }
 
 // A fork must not find the queue locked by a thread that the child does not have.
-void BeforeFork() { TheQueue().mutex.Lock(); }
-void AfterFork() { TheQueue().mutex.Unlock(); }
+void BeforeFork() UCMSTORE_LOCKS_UNSEEN { TheQueue().mutex.Lock(); }
+void AfterFork() UCMSTORE_LOCKS_UNSEEN { TheQueue().mutex.Unlock(); }
 
 }  // namespace
 

@@ -49,7 +49,7 @@ class Runtime {
  private:
   // Read by FromSetup before anything else is trusted, so these two stay first in every version,
   // and the class has no virtual function.
-  std::uint64_t magic_;
+  [[maybe_unused]] std::uint64_t magic_;
   std::uint64_t sdk_version_;
   RuntimeOptions options_;
   Clock real_clock_;

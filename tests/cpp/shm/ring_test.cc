@@ -72,7 +72,7 @@ TEST(Ring, AnAbandonedShardIsBegunAgain) {
 TEST(RingHand, TakesTheNextSlotThatHasNoChanceLeft) {
   const RingArena arena({.shard_size = 64, .shards_per_block = 1, .slot_count = 3});
   const auto ring = arena.Join(0);
-  for (std::uint64_t block : {0, 1, 2}) PutClean(*ring, PlainId(block));
+  for (std::uint64_t block : {0U, 1U, 2U}) PutClean(*ring, PlainId(block));
   EXPECT_EQ(arena.Word(0).chance(), 0) << "a new block has no chance";
   ring->Touch(ring->Find(PlainId(1)));
   EXPECT_EQ(arena.Word(1).chance(), 1);
@@ -94,7 +94,7 @@ TEST(RingHand, ATouchGivesAChanceUpToThree) {
   const auto ring = arena.Join(0);
   PutClean(*ring, PlainId(1));
   PutClean(*ring, PlainId(2));
-  for (const std::uint32_t chance : {1, 2, 3, 3}) {
+  for (const std::uint32_t chance : {1U, 2U, 3U, 3U}) {
     std::uint8_t here = 0;
     ring->Probe(std::vector{PlainId(1)}, true, &here);
     EXPECT_EQ(here, 1);
@@ -102,7 +102,7 @@ TEST(RingHand, ATouchGivesAChanceUpToThree) {
   }
   EXPECT_TRUE(IsHere(*ring, PlainId(1)));
   EXPECT_EQ(arena.Word(0).chance(), 3) << "a probe without touch gives none";
-  for (std::uint64_t block : {3, 4, 5}) PutClean(*ring, PlainId(block));
+  for (std::uint64_t block : {3U, 4U, 5U}) PutClean(*ring, PlainId(block));
   EXPECT_TRUE(IsHere(*ring, PlainId(1)));
   PutClean(*ring, PlainId(6));
   EXPECT_FALSE(IsHere(*ring, PlainId(1)));
@@ -114,7 +114,7 @@ TEST(RingHand, C06_APinnedBlockIsNeverGivenUp) {
   const auto reader = arena.Join(64);
   for (std::uint64_t block = 0; block < 4; ++block) PutClean(*ring, PlainId(block));
   std::vector<Pin> pins;
-  for (const std::uint64_t block : {0, 1, 3}) pins.push_back(reader->Find(PlainId(block)));
+  for (const std::uint64_t block : {0U, 1U, 3U}) pins.push_back(reader->Find(PlainId(block)));
   for (std::uint64_t block = 10; block < 20; ++block) {
     const Ring::Claim claim = ring->ClaimFor(PlainId(block), Purpose::kFill);
     ASSERT_TRUE(claim.made);
@@ -272,13 +272,13 @@ TEST(RingExtremes, ShardsDoNotOverlap) {
   const RingArena arena({.shard_size = 65, .shards_per_block = 3, .slot_count = 2});
   const auto ring = arena.Join(0);
   std::vector<Ring::Claim> claims;
-  for (std::uint64_t block : {0, 1}) {
+  for (std::uint64_t block : {0U, 1U}) {
     claims.push_back(ring->ClaimFor(PlainId(block), Purpose::kFill));
     for (std::uint32_t shard = 0; shard < 3; ++shard) {
       std::memset(ring->DataOf(claims.back().pin, shard), static_cast<int>(block * 3 + shard), 65);
     }
   }
-  for (std::uint64_t block : {0, 1}) {
+  for (std::uint64_t block : {0U, 1U}) {
     for (std::uint32_t shard = 0; shard < 3; ++shard) {
       const std::byte* data = ring->DataOf(claims[block].pin, shard);
       EXPECT_EQ(std::count(data, data + 65, static_cast<std::byte>(block * 3 + shard)), 65);

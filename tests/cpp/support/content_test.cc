@@ -63,7 +63,7 @@ TEST(Content, MixOfTwoDumpsIsSeenAtEveryCell) {
 TEST(Content, ShiftIsSeen) {
   const BlockId id = MakeId(1, 4);
   const auto bytes = Filled(8192, id, 0, NextNonce());
-  for (const std::size_t shift : {1, 8, 63, 64, 128, 512, 4096}) {
+  for (const std::size_t shift : {1U, 8U, 63U, 64U, 128U, 512U, 4096U}) {
     EXPECT_NE(Inspect(std::span(bytes).subspan(shift), id, 0).why, "") << shift;
   }
 }

@@ -32,8 +32,7 @@ class Books {
       if (last) ++books_.lasts;
       if (books_.on_write) books_.on_write(id_);
       for (ShardIo& shard : shards) {
-        const bool fails = books_.fails && books_.fails(shard.index());
-        if (fails) {
+        if (books_.fails && books_.fails(shard.index())) {
           shard.Fail(Status::Error(Code::kIoError, "bad sector", 5));
           continue;
         }
