@@ -64,8 +64,7 @@ class NullOptions(TypedDict, total=False):
 class PosixOptions(TypedDict, total=False):
     """Of the stage Posix."""
 
-    # Folders that keep the blocks; an id and their order choose one. Add new ones at the end.
-    # (must be given)
+    # Folders that keep the blocks, in any order; a block's id chooses one. (must be given)
     roots: Required[Texts]
     # Bytes on disk, in all roots together. Not enforced yet: nothing is removed. 0: no limit.
     # (default: 0)

@@ -132,12 +132,13 @@ TEST_F(NoMemoryInPosix, AWriterEndsWithoutWords) {
   options.wanted.layout = {kSmall.shard_size, kSmall.shards_per_block};
   options.wanted.content = "raw";
   options.wanted.prefix_digits = 3;
-  const auto root = Root::Open(fs_, options);
-  ASSERT_TRUE(root) << root.error().message;
+  auto opened = Root::Open(fs_, options);
+  ASSERT_TRUE(opened) << opened.error().message;
+  const std::shared_ptr<Root> root = *std::move(opened);
   PosixCounters counters;
   KeepingSink sink;
   Log log(&sink, "test");
-  auto writer = std::make_unique<PosixWriter>(**root, kA, counters, log);
+  auto writer = std::make_unique<PosixWriter>(root, kA, counters, log);
   DumpBatch dump(kSmall);
   const TaskDesc desc = dump.Add(kA, 0, 1).desc();
   std::vector<ShardIo> shards;

@@ -220,15 +220,25 @@ TEST(Names, H10_PathsAreBijective) {
 }
 
 // Adding a root moves only what it takes.
-TEST(Names, ChooseRootIsEvenAndStable) {
+TEST(Names, RootScoresAreEvenAndARootMoreMovesOnlyItsShare) {
+  std::array<std::uint64_t, 5> seeds{};
+  for (std::size_t r = 0; r < seeds.size(); ++r) {
+    seeds[r] = RootSeed({static_cast<std::uint8_t>(r)});  // poor ids on purpose
+  }
+  const auto choose = [&seeds](const BlockId& id, std::size_t roots) {
+    std::size_t best = 0;
+    for (std::size_t r = 1; r < roots; ++r) {
+      if (RootScore(id, seeds[r]) > RootScore(id, seeds[best])) best = r;
+    }
+    return best;
+  };
   std::vector<int> counts(5);
   int moved = 0;
   constexpr int kIds = 50'000;
   for (std::uint64_t i = 0; i < kIds; ++i) {
     const BlockId id = MakeId(5, i);
-    EXPECT_EQ(ChooseRoot(id, 1), 0U);
-    const std::uint32_t four = ChooseRoot(id, 4);
-    const std::uint32_t five = ChooseRoot(id, 5);
+    const std::size_t four = choose(id, 4);
+    const std::size_t five = choose(id, 5);
     ++counts[five];
     if (four != five) {
       EXPECT_EQ(five, 4U);

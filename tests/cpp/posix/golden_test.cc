@@ -146,14 +146,16 @@ TEST_F(Golden, TheAdminTableFindsItGood) {
 }
 
 // The choice among roots is a promise, too: another one would hide what is stored.
-TEST_F(Golden, ChooseRootStaysAsItWas) {
-  std::string choices;
-  for (std::size_t i = 0; i < 16; ++i) {
-    BlockId id{};
-    for (std::size_t k = 0; k < 16; ++k) id.bytes[k] = static_cast<std::byte>(i * 16 + k);
-    choices += static_cast<char>('0' + ChooseRoot(id, 3));
+TEST_F(Golden, TheScoresOfRootsStayAsTheyWere) {
+  std::array<std::uint8_t, 16> root_id{};
+  BlockId id{};
+  for (std::size_t k = 0; k < 16; ++k) {
+    root_id[k] = static_cast<std::uint8_t>(0x10 + k);
+    id.bytes[k] = static_cast<std::byte>(k * 0x11);
   }
-  EXPECT_EQ(choices, "1110202211000222");
+  EXPECT_EQ(RootSeed(root_id), 0xEE7B30761B0DF790U);
+  EXPECT_EQ(RootScore(id, RootSeed(root_id)), 0xD14E38E642B05630U);
+  EXPECT_EQ(RootScore(BlockId{}, 0), 0x33FE8BD4F9C57863U);
 }
 
 }  // namespace

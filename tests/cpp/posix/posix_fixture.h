@@ -9,11 +9,14 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "io/hooked_fs.h"
 #include "posix/posix_store.h"
 #include "store/posix/names.h"
+#include "store/posix/root_file.h"
 #include "support/temp_dir.h"
 
 namespace ucmstore::test {
@@ -49,6 +52,29 @@ class PosixFaults : public ::testing::Test {
   TempDir dir_;
   HookedFs fs_;
 };
+
+// What the UCMSTORE below a root says.
+[[nodiscard]] inline RootFile RootFileOf(const std::string& root) {
+  std::ifstream in(stdfs::path(root) / PosixConfig().label / kRootFileName);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const Result<RootFile> file = ParseRootFile(text);
+  EXPECT_TRUE(file) << root;
+  return file ? *file : RootFile{};
+}
+
+// Which of several roots, each once opened, keeps the block: its place in the list.
+[[nodiscard]] inline std::size_t HomeOf(const std::vector<std::string>& roots, const BlockId& id) {
+  std::size_t best = 0;
+  std::uint64_t best_score = 0;
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    const std::uint64_t score = RootScore(id, RootSeed(RootFileOf(roots[i]).root_id));
+    if (i == 0 || score > best_score) {
+      best = i;
+      best_score = score;
+    }
+  }
+  return best;
+}
 
 [[nodiscard]] inline std::size_t OpenDescriptors() {
   std::size_t count = 0;

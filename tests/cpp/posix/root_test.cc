@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opening: what is refused and in which words, several roots, dead ones, permissions, and which
-// files of which writers are reaped.
+// Opening: what is refused and in which words, permissions, and which files of which writers are
+// reaped.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -144,41 +144,6 @@ TEST_F(PosixRoot, AnImpossibleGeometryIsRefused) {
   config.geometry = kSmall;
   config.content = std::string(32, 'c');
   ExpectWords(TryOpen(config), Code::kInvalidArgument, {"content", "31"});
-}
-
-TEST_F(PosixRoot, TheIdChoosesOneOfSeveralRootsAndADeadOneCostsItsOwnBlocksOnly) {
-  PosixConfig config = Config();
-  config.roots = {dir_.string() + "/0", dir_.string() + "/1", dir_.string() + "/2"};
-  auto store = PosixStore::Open(config);
-  std::vector<BlockId> ids;
-  DumpBatch dump(kSmall);
-  for (std::uint64_t i = 0; i < 90; ++i) dump.AddBlock(ids.emplace_back(MakeId(1, i)), 1);
-  ASSERT_TRUE(Finish(*store, dump).ok());
-  for (const std::string& root : config.roots) {
-    const std::size_t files = FilesBelow(root).size();
-    EXPECT_GT(files, 15U) << root;
-    EXPECT_LT(files, 50U) << root;
-  }
-  for (const BlockId& id : ids) EXPECT_EQ(BlockProblem(*store, kSmall, id, 1), "");
-  store.reset();
-  fs_.Set([&](const Call& call) {
-    return call.op == Op::kOpen && call.path == config.roots[1] ? -EIO : HookedFs::kGoOn;
-  });
-  store = PosixStore::Open(config);
-  EXPECT_TRUE(store->log().Has(LogLevel::kError, config.roots[1]));
-  for (const BlockId& id : ids) {
-    const bool dead = ChooseRoot(id, 3) == 1;
-    EXPECT_EQ(IsPresent(*store, id), !dead);
-    if (!dead) {
-      EXPECT_EQ(BlockProblem(*store, kSmall, id, 1), "");
-      continue;
-    }
-    ExpectWords(DumpBlock(*store, kSmall, id, 2), Code::kIoError, {config.roots[1]});
-  }
-  store.reset();
-  config.roots = {dir_.string() + "/x/y", dir_.string() + "/x/z"};
-  fs_.Clear();
-  ExpectWords(TryOpen(config), Code::kNotFound, {"/x/y"});
 }
 
 TEST_F(PosixRoot, Q_OnlyTheOwnerCanReadUnlessAskedOtherwise) {

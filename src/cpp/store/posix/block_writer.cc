@@ -9,25 +9,26 @@
 
 namespace ucmstore {
 
-PosixWriter::PosixWriter(Root& root, const BlockId& id, PosixCounters& counters, Log& log)
-    : root_(root), counters_(counters), log_(log) {
+PosixWriter::PosixWriter(std::shared_ptr<Root> root, const BlockId& id, PosixCounters& counters,
+                         Log& log)
+    : root_(std::move(root)), counters_(counters), log_(log) {
   footer_.id = id;
-  footer_.fingerprint = root.file().fingerprint;
-  footer_.layout = root.layout();
-  footer_.content = root.file().content;
-  footer_.shards.resize(root.layout().shards_per_block);
+  footer_.fingerprint = root_->file().fingerprint;
+  footer_.layout = root_->layout();
+  footer_.content = root_->file().content;
+  footer_.shards.resize(root_->layout().shards_per_block);
 }
 
 PosixWriter::~PosixWriter() {
   const MutexLock lock(mutex_);
   if (!created_ || committed_) return;
-  const int removed = root_.fs().Unlink(root_.folder(), name_.c_str());
+  const int removed = root_->fs().Unlink(root_->folder(), name_.c_str());
   if (removed == 0 || removed == -ENOENT) return;
   // The mark outlives this store, so that whoever comes next reaps the file.
   mark_->Keep();
   counters_.leftovers.Add();
   log_.Error([&] {
-    return fmt::format("{}: left behind, for removing it fails: {}", root_.PathOf(name_.text()),
+    return fmt::format("{}: left behind, for removing it fails: {}", root_->PathOf(name_.text()),
                        ErrnoText(-removed));
   });
 }
@@ -41,7 +42,7 @@ void PosixWriter::Abandon() noexcept {
 }
 
 Status PosixWriter::Failed(int error, const char* doing) const {
-  return ErrnoStatus(-error, fmt::format("{}: {}", root_.PathOf(name_.text()), doing));
+  return ErrnoStatus(-error, fmt::format("{}: {}", root_->PathOf(name_.text()), doing));
 }
 
 void PosixWriter::Write(std::span<ShardIo> shards, bool last) {
@@ -56,8 +57,8 @@ void PosixWriter::Write(std::span<ShardIo> shards, bool last) {
 }
 
 TransferFile PosixWriter::FileOf(const Opened& opened) const noexcept {
-  return {root_.fs(), opened.file.get(), opened.direct ? root_.alignment() : DirectAlignment{},
-          root_.layout()};
+  return {root_->fs(), opened.file.get(), opened.direct ? root_->alignment() : DirectAlignment{},
+          root_->layout()};
 }
 
 Status PosixWriter::WriteShards(std::span<ShardIo> shards, bool last) {
@@ -70,7 +71,7 @@ Status PosixWriter::WriteShards(std::span<ShardIo> shards, bool last) {
   }
   if (last) transfer.AddFooter(footer_);
   const int error = transfer.Finish();
-  if (transfer.fell_back()) root_.SayFallback(log_);
+  if (transfer.fell_back()) root_->SayFallback(log_);
   if (error < 0) return Failed(error, "writing");
   Status finished = Finish(opened->file, last);
   if (last) footer_written_ = finished.ok();  // only then no other Write is at it
@@ -78,17 +79,17 @@ Status PosixWriter::WriteShards(std::span<ShardIo> shards, bool last) {
 }
 
 int PosixWriter::OpenFile(int flags, bool* direct) {
-  FileSystem& fs = root_.fs();
-  const std::uint32_t mode = root_.options().modes.file;
-  *direct = root_.direct();
-  int fd = fs.OpenAt(root_.folder(), name_.c_str(), *direct ? flags | O_DIRECT : flags, mode);
+  FileSystem& fs = root_->fs();
+  const std::uint32_t mode = root_->options().modes.file;
+  *direct = root_->direct();
+  int fd = fs.OpenAt(root_->folder(), name_.c_str(), *direct ? flags | O_DIRECT : flags, mode);
   if (fd == -EINVAL && *direct) {
     *direct = false;
     counters_.direct_fallbacks.Add();
-    root_.SayFallback(log_);
+    root_->SayFallback(log_);
     // The kernel may have made the file before it refused the flag (open(2), BUGS).
-    if ((flags & O_CREAT) != 0) (void)fs.Unlink(root_.folder(), name_.c_str());
-    fd = fs.OpenAt(root_.folder(), name_.c_str(), flags, mode);
+    if ((flags & O_CREAT) != 0) (void)fs.Unlink(root_->folder(), name_.c_str());
+    fd = fs.OpenAt(root_->folder(), name_.c_str(), flags, mode);
   }
   return fd;
 }
@@ -102,18 +103,18 @@ Result<PosixWriter::Opened> PosixWriter::OpenActivated() {
     return Failure(Code::kAborted,
                    fmt::format("{}: somebody removed the file, and with it the shards that had "
                                "landed; dump the block again",
-                               root_.PathOf(name_.text())));
+                               root_->PathOf(name_.text())));
   }
   if (fd < 0) return std::unexpected(Failed(fd, "opening"));
-  opened.file = File(root_.fs(), fd);
+  opened.file = File(root_->fs(), fd);
   return opened;
 }
 
 Result<PosixWriter::Opened> PosixWriter::Create() {
-  Result<WriterMark*> mark = root_.Writer();
+  Result<WriterMark*> mark = root_->Writer();
   if (!mark) return std::unexpected(mark.error());
   mark_ = *mark;
-  name_ = ActivatedName(footer_.id, root_.prefix_digits(), mark_->id(), mark_->NextAttempt());
+  name_ = ActivatedName(footer_.id, root_->prefix_digits(), mark_->id(), mark_->NextAttempt());
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   Opened opened;
   int fd = OpenFile(kFlags, &opened.direct);
@@ -125,32 +126,32 @@ Result<PosixWriter::Opened> PosixWriter::Create() {
   }
   if (fd < 0) return std::unexpected(Failed(fd, "creating"));
   created_ = true;
-  opened.file = File(root_.fs(), fd);
-  const Modes& modes = root_.options().modes;
-  if (modes.exact) (void)root_.fs().SetMode(fd, modes.file);
+  opened.file = File(root_->fs(), fd);
+  const Modes& modes = root_->options().modes;
+  if (modes.exact) (void)root_->fs().SetMode(fd, modes.file);
   return opened;
 }
 
 Status PosixWriter::MakeFolder() {
-  FileSystem& fs = root_.fs();
-  const Modes& modes = root_.options().modes;
-  const Name folder = FolderName(footer_.id, root_.prefix_digits());
-  const int made = fs.MakeFolder(root_.folder(), folder.c_str(), modes.folder);
+  FileSystem& fs = root_->fs();
+  const Modes& modes = root_->options().modes;
+  const Name folder = FolderName(footer_.id, root_->prefix_digits());
+  const int made = fs.MakeFolder(root_->folder(), folder.c_str(), modes.folder);
   if (made == -EEXIST) return Status::Ok();
   if (made < 0) {
-    return ErrnoStatus(-made, fmt::format("{}: creating the folder", root_.PathOf(folder.text())));
+    return ErrnoStatus(-made, fmt::format("{}: creating the folder", root_->PathOf(folder.text())));
   }
   if (modes.exact) {
     const File opened(
-        fs, fs.OpenAt(root_.folder(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
+        fs, fs.OpenAt(root_->folder(), folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
     if (opened) (void)fs.SetMode(opened.get(), modes.folder);
   }
   return Status::Ok();
 }
 
 Status PosixWriter::Finish(File& file, bool complete) {
-  if (complete && root_.options().durable) {
-    const int synced = root_.fs().Sync(file.get(), /*data_only=*/true);
+  if (complete && root_->options().durable) {
+    const int synced = root_->fs().Sync(file.get(), /*data_only=*/true);
     if (synced < 0) return Failed(synced, "syncing");
   }
   const int closed = file.Close();
@@ -168,21 +169,22 @@ Status PosixWriter::Commit() {
     Status finished = Finish(opened->file, /*complete=*/true);
     if (!finished.ok()) return finished;
   }
-  const Name block = BlockName(footer_.id, root_.prefix_digits());
+  const Name block = BlockName(footer_.id, root_->prefix_digits());
   const int renamed =
-      root_.fs().Rename(root_.folder(), name_.c_str(), root_.folder(), block.c_str());
+      root_->fs().Rename(root_->folder(), name_.c_str(), root_->folder(), block.c_str());
   if (renamed < 0) return Failed(renamed, "renaming it into place");
   committed_ = true;
-  return root_.options().durable ? SyncFolder() : Status::Ok();
+  return root_->options().durable ? SyncFolder() : Status::Ok();
 }
 
 Status PosixWriter::SyncFolder() {
-  const Name folder = FolderName(footer_.id, root_.prefix_digits());
-  const File opened(root_.fs(), root_.fs().OpenAt(root_.folder(), folder.c_str(),
-                                                  O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
-  const int synced = opened ? root_.fs().Sync(opened.get(), /*data_only=*/false) : opened.get();
+  const Name folder = FolderName(footer_.id, root_->prefix_digits());
+  const File opened(root_->fs(), root_->fs().OpenAt(root_->folder(), folder.c_str(),
+                                                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
+  const int synced = opened ? root_->fs().Sync(opened.get(), /*data_only=*/false) : opened.get();
   if (synced < 0 && synced != -EINVAL && synced != -EOPNOTSUPP) {
-    return ErrnoStatus(-synced, fmt::format("{}: syncing the folder", root_.PathOf(folder.text())));
+    return ErrnoStatus(-synced,
+                       fmt::format("{}: syncing the folder", root_->PathOf(folder.text())));
   }
   return Status::Ok();
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/log.h"
@@ -22,7 +23,7 @@ namespace ucmstore {
 
 class PosixWriter final : public BlockWriter {
  public:
-  PosixWriter(Root& root, const BlockId& id, PosixCounters& counters, Log& log);
+  PosixWriter(std::shared_ptr<Root> root, const BlockId& id, PosixCounters& counters, Log& log);
   PosixWriter(const PosixWriter&) = delete;
   PosixWriter& operator=(const PosixWriter&) = delete;
   ~PosixWriter() override;
@@ -49,7 +50,7 @@ class PosixWriter final : public BlockWriter {
   Status SyncFolder();
   [[nodiscard]] Status Failed(int error, const char* doing) const;
 
-  Root& root_;
+  const std::shared_ptr<Root> root_;
   PosixCounters& counters_;
   Log& log_;
   Footer footer_;                // shards[i] is written by the one Write of shard i

@@ -24,6 +24,7 @@ bool IsAbsence(int error) noexcept {
 
 // One Find in progress. Lives until the caller and every helper that began have let go of it.
 struct Finder::Batch {
+  std::shared_ptr<const RootSet> roots;
   std::span<const BlockId> blocks;
   std::uint8_t* found = nullptr;
   bool stop_at_miss = false;
@@ -64,21 +65,26 @@ class Finder::Assistant final : public Job {
   std::shared_ptr<Batch> batch_;
 };
 
-Finder::Finder(std::vector<RootSlot*> roots, ThreadPool& pool, const Clock& clock, Log& log)
-    : roots_(std::move(roots)),
+Finder::Finder(const Roots& roots, ThreadPool& pool, const Clock& clock, Log& log)
+    : roots_(roots),
       pool_(pool),
       clock_(clock),
       log_(log),
       usual_helpers_(std::clamp(std::thread::hardware_concurrency(), 2U, kMaxHelpers + 1) - 1) {}
 
-int Finder::FindOne(const BlockId& id) const noexcept {
-  const Root* root = roots_[ChooseRoot(id, static_cast<std::uint32_t>(roots_.size()))]->Need();
-  if (root == nullptr) return 0;
+int FindIn(const Root& root, const BlockId& id) noexcept {
   FileStat stat;
-  const Name name = BlockName(id, root->prefix_digits());
-  const int result = root->fs().StatAt(root->folder(), name.c_str(), &stat);
+  const Name name = BlockName(id, root.prefix_digits());
+  const int result = root.fs().StatAt(root.folder(), name.c_str(), &stat);
   if (result < 0) return IsAbsence(result) ? 0 : result;
-  return stat.kind == FileKind::kRegular && root->layout().IsBlockSize(stat.size) ? 1 : 0;
+  return stat.kind == FileKind::kRegular && root.layout().IsBlockSize(stat.size) ? 1 : 0;
+}
+
+int FindBlock(const RootSet& roots, const BlockId& id) noexcept {
+  const int answer = FindIn(*roots.HomeOf(id), id);
+  if (answer > 0) return answer;
+  const Root* const former = roots.FormerHomeOf(id);
+  return former != nullptr && FindIn(*former, id) > 0 ? 1 : answer;
 }
 
 bool Finder::WorkOnce(Batch& batch) const noexcept {
@@ -88,7 +94,7 @@ bool Finder::WorkOnce(Batch& batch) const noexcept {
   if (batch.stop_at_miss && begin > batch.first_miss.load(std::memory_order_relaxed)) return false;
   const std::size_t end = std::min(begin + kChunk, batch.blocks.size());
   for (std::size_t i = begin; i < end; ++i) {
-    const int answer = FindOne(batch.blocks[i]);
+    const int answer = FindBlock(*batch.roots, batch.blocks[i]);
     if (answer > 0) {
       batch.found[i] = kBelow;
       continue;
@@ -106,11 +112,12 @@ bool Finder::WorkOnce(Batch& batch) const noexcept {
 Status Finder::Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) {
   if (blocks.empty()) return Status::Ok();
   if (blocks.size() == 1) {  // what every dump asks first
-    const int answer = FindOne(blocks[0]);
+    const int answer = FindBlock(*roots_.Now(), blocks[0]);
     if (answer > 0) *found = kBelow;
     return answer < 0 ? ErrnoStatus(-answer, "looking for a block") : Status::Ok();
   }
   const auto batch = std::make_shared<Batch>();
+  batch->roots = roots_.Now();
   batch->blocks = blocks;
   batch->found = found;
   batch->stop_at_miss = (flags & kStopAtMiss) != 0;

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "store/posix/root_slot.h"
+#include "store/posix/roots.h"
 #include "task/thread_pool.h"
 #include "ucmstore/types.h"
 
@@ -24,7 +24,7 @@ namespace ucmstore {
 class Finder {
  public:
   // The blocks of a dead root are absent.
-  Finder(std::vector<RootSlot*> roots, ThreadPool& pool, const Clock& clock, Log& log);
+  Finder(const Roots& roots, ThreadPool& pool, const Clock& clock, Log& log);
 
   // As TerminalStage::Find. An error only if nothing could be learnt at all.
   Status Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found);
@@ -38,17 +38,19 @@ class Finder {
   struct Batch;
   class Assistant;
 
-  // 1 present, 0 absent, or a negative errno.
-  [[nodiscard]] int FindOne(const BlockId& id) const noexcept;
   // Takes one chunk. False: none was left.
   bool WorkOnce(Batch& batch) const noexcept;
   void WorkTogether(const std::shared_ptr<Batch>& batch, std::uint32_t helpers);
 
-  const std::vector<RootSlot*> roots_;
+  const Roots& roots_;
   ThreadPool& pool_;
   const Clock& clock_;
   Log& log_;
   const std::uint32_t usual_helpers_;  // as many as there are other CPUs
 };
+
+// 1 present, 0 absent, or a negative errno.
+[[nodiscard]] int FindIn(const Root& root, const BlockId& id) noexcept;
+[[nodiscard]] int FindBlock(const RootSet& roots, const BlockId& id) noexcept;
 
 }  // namespace ucmstore

@@ -83,6 +83,13 @@ std::uint64_t Mix(std::uint64_t x) noexcept {  // the finaliser of splitmix64
   return x ^ (x >> 31);
 }
 
+// 16 bytes in 8; both halves are read little-endian.
+std::uint64_t Fold(const void* bytes) noexcept {
+  std::array<std::uint64_t, 2> half;
+  std::memcpy(half.data(), bytes, sizeof(half));
+  return Mix(Mix(half[0] + 0x9E3779B97F4A7C15U) ^ half[1]);
+}
+
 }  // namespace
 
 WriterId NewWriterId() {
@@ -164,21 +171,12 @@ ParsedMark ParseMark(std::string_view name) noexcept {
   return {.writer = ParseWriter(name), .temporary = temporary};
 }
 
-std::uint32_t ChooseRoot(const BlockId& id, std::uint32_t roots) noexcept {
-  if (roots <= 1) return 0;
-  // The id's second half, little-endian: the first digits already choose the folder.
-  std::uint64_t half;
-  std::memcpy(&half, id.bytes.data() + 8, sizeof(half));
-  std::uint32_t best = 0;
-  std::uint64_t best_score = 0;
-  for (std::uint32_t root = 0; root < roots; ++root) {
-    const std::uint64_t score = Mix(half ^ Mix(root + 0x9E3779B97F4A7C15U));
-    if (root == 0 || score > best_score) {
-      best = root;
-      best_score = score;
-    }
-  }
-  return best;
+std::uint64_t RootSeed(const std::array<std::uint8_t, 16>& root_id) noexcept {
+  return Fold(root_id.data());
+}
+
+std::uint64_t RootScore(const BlockId& id, std::uint64_t seed) noexcept {
+  return Mix(Fold(id.bytes.data()) ^ seed);
 }
 
 }  // namespace ucmstore

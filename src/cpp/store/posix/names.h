@@ -79,8 +79,10 @@ struct ParsedMark {
 // A name inside writers/.
 [[nodiscard]] ParsedMark ParseMark(std::string_view name) noexcept;
 
-// Which of `roots` keeps the block: the one of the highest score, so that a root added at the end
-// of the list takes its share from each of the others and moves nothing else. PERSISTED.
-[[nodiscard]] std::uint32_t ChooseRoot(const BlockId& id, std::uint32_t roots) noexcept;
+// Of several roots, the one of the highest score keeps a block. PERSISTED. The seed is made once of
+// the id in the root's UCMSTORE, so a root's blocks stay its own wherever it is in the list, and
+// however many others there are.
+[[nodiscard]] std::uint64_t RootSeed(const std::array<std::uint8_t, 16>& root_id) noexcept;
+[[nodiscard]] std::uint64_t RootScore(const BlockId& id, std::uint64_t seed) noexcept;
 
 }  // namespace ucmstore

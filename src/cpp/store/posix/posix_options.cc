@@ -14,8 +14,7 @@ std::span<const OptionSpecV1> PosixOptions() noexcept {
        .flags = 0,
        .default_text = nullptr,
        .range = "",
-       .help = "Folders that keep the blocks; an id and their order choose one. Add new ones at "
-               "the end."},
+       .help = "Folders that keep the blocks, in any order; a block's id chooses one."},
       {.name = "capacity",
        .type = OptionType::kSize,
        .flags = 0,

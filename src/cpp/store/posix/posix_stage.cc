@@ -24,18 +24,6 @@ IoMode IoModeOf(std::string_view word) noexcept {
   return word == "buffered" ? IoMode::kBuffered : IoMode::kAuto;
 }
 
-// The disk cannot be reached, as opposed to: it must not be used like this.
-bool IsDead(Code code) noexcept {
-  switch (code) {
-    case Code::kIoError:
-    case Code::kNotFound:
-    case Code::kNoSpace:
-    case Code::kBusy:
-    case Code::kTimeout: return true;
-    default: return false;
-  }
-}
-
 RootOptions OptionsOf(const StageSetup& setup, const std::string& path) {
   RootOptions options;
   options.path = path;
@@ -85,11 +73,11 @@ Status CheckSetup(const StageSetup& setup) {
 // One root's dead writers, swept by a worker when it has nothing better to do.
 class PosixStage::ReapJob final : public Job {
  public:
-  ReapJob(Root& root, PosixCounters& counters, Log& log)
-      : root_(root),
+  ReapJob(std::shared_ptr<Root> root, PosixCounters& counters, Log& log)
+      : root_(std::move(root)),
         counters_(counters),
         log_(log),
-        census_(root.fs(), root.folder(), root.local()) {}
+        census_(root_->fs(), root_->folder(), root_->local()) {}
 
   // A cheap look. True: there is something to do.
   [[nodiscard]] bool Look() {
@@ -130,17 +118,17 @@ class PosixStage::ReapJob final : public Job {
 
  private:
   void Reap() {
-    const std::uint64_t removed = ReapDead(root_.fs(), root_.folder(), root_.prefix_digits(),
+    const std::uint64_t removed = ReapDead(root_->fs(), root_->folder(), root_->prefix_digits(),
                                            census_, [this] { return stop_.load(); });
     counters_.reaped.Add(removed);
     if (removed == 0) return;
     log_.Info([&] {
       return fmt::format("{}: removed {} unfinished blocks of writers that are gone",
-                         root_.PathOf(""), removed);
+                         root_->PathOf(""), removed);
     });
   }
 
-  Root& root_;
+  const std::shared_ptr<Root> root_;
   PosixCounters& counters_;
   Log& log_;
   WriterCensus census_;
@@ -156,71 +144,31 @@ PosixStage::~PosixStage() = default;
 
 Status PosixStage::Open(const StageSetup& setup) {
   Status status = CheckSetup(setup);
-  if (status.ok()) status = OpenRoots(setup);
+  if (!status.ok()) return status;
+  std::vector<RootOptions> options;
+  for (const std::string& path : setup.List("roots")) options.push_back(OptionsOf(setup, path));
+  roots_.emplace(fs_, runtime().pool(), runtime().clock(), log());
+  status = roots_->Open(std::move(options));
   if (!status.ok()) return status;
   footers_.emplace(static_cast<std::size_t>(setup.Int("footer_cache_entries")));
-  std::vector<RootSlot*> roots;
-  roots.reserve(roots_.size());
-  for (const auto& slot : roots_) roots.push_back(slot.get());
-  finder_.emplace(std::move(roots), runtime().pool(), runtime().clock(), log());
+  finder_.emplace(*roots_, runtime().pool(), runtime().clock(), log());
   Announce(setup);
   ReapInBackground();
   return Status::Ok();
 }
 
-Status PosixStage::OpenRoots(const StageSetup& setup) {
-  const std::vector<std::string>& paths = setup.List("roots");
-  Status first_dead;
-  std::size_t alive = 0;
-  for (const std::string& path : paths) {
-    RootSlot& slot = *roots_.emplace_back(std::make_unique<RootSlot>(fs_, OptionsOf(setup, path)));
-    Status status = slot.Open();
-    if (status.ok()) {
-      ++alive;
-      status = AcceptRoot(*slot.root());
-      if (!status.ok()) return status;
-      continue;
-    }
-    if (!IsDead(status.code) || paths.size() == 1) return status;
-    if (first_dead.ok()) first_dead = status;
-  }
-  if (alive == 0) return first_dead;
-  for (const auto& slot : roots_) {
-    if (slot->root() != nullptr) continue;
-    slot->HealBy(runtime().pool(), runtime().clock(), [this](Root& root) {
-      Status status = AcceptRoot(root);
-      if (status.ok()) log().Info([&] { return root.PathOf("") + ": this root is back"; });
-      return status;
-    });
-  }
-  return Status::Ok();
-}
-
-// Two paths to one folder would give a block two homes, each hidden from a store that names one.
-Status PosixStage::AcceptRoot(const Root& root) {
-  const MutexLock lock(accepted_mutex_);
-  for (const Accepted& other : accepted_) {
-    if (other.root_id != root.file().root_id) continue;
-    return Status::Error(Code::kInvalidArgument, fmt::format("roots: {} and {} are the same folder",
-                                                             other.path, root.options().path));
-  }
-  accepted_.push_back({.root_id = root.file().root_id, .path = root.options().path});
-  return Status::Ok();
-}
-
 // What an operator must know, said once.
 void PosixStage::Announce(const StageSetup& setup) {
-  for (const auto& slot : roots_) {
-    const Root* root = slot->root();
-    if (root == nullptr) {
-      log().Error(
-          fmt::format("{}; the store goes on without this root, and tries it again: its blocks "
-                      "are misses, dumps of them fail",
-                      slot->why().text()));
-    } else if (!root->buffered_reason().empty()) {
-      log().Warning(fmt::format("{}: no direct I/O here ({}); going through the page cache",
-                                root->PathOf(""), root->buffered_reason()));
-    }
+  roots_->VisitDead([this](const Status& why) {
+    log().Error(
+        fmt::format("{}; the store goes on without this root, and tries it again: what it keeps is "
+                    "a miss until then",
+                    why.text()));
+  });
+  for (const RootSet::Member& each : roots_->Now()->members()) {
+    if (each.root->buffered_reason().empty()) continue;
+    log().Warning(fmt::format("{}: no direct I/O here ({}); going through the page cache",
+                              each.root->PathOf(""), each.root->buffered_reason()));
   }
   if (setup.Size("capacity") == 0) {
     log().Warning("no capacity is set: what is dumped stays, until the disk is full");
@@ -233,36 +181,32 @@ void PosixStage::Announce(const StageSetup& setup) {
 }
 
 void PosixStage::ReapInBackground() {
-  for (const auto& slot : roots_) {
-    if (slot->root() == nullptr) continue;
-    auto job = std::make_unique<ReapJob>(*slot->root(), counters_, log());
+  for (const RootSet::Member& each : roots_->Now()->members()) {
+    auto job = std::make_unique<ReapJob>(each.root, counters_, log());
     if (job->Look() && job->Start(runtime().pool())) reaping_.push_back(std::move(job));
   }
 }
 
-RootSlot& PosixStage::SlotOf(const BlockId& block) noexcept {
-  return *roots_[ChooseRoot(block, static_cast<std::uint32_t>(roots_.size()))];
+std::shared_ptr<const RootSet> PosixStage::InUse() {
+  roots_->Tend();
+  return roots_->Now();
 }
 
 Status PosixStage::Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) {
+  roots_->Tend();
   return finder_->Find(blocks, flags, found);
 }
 
 void PosixStage::Read(const BlockId& block, std::span<ShardIo> shards) {
-  RootSlot& slot = SlotOf(block);
-  Root* const root = slot.Need();
-  if (root == nullptr) {
-    for (ShardIo& shard : shards) shard.Fail(slot.why());
-    return;
-  }
+  const std::shared_ptr<const RootSet> roots = InUse();
+  Root* root = roots->HomeOf(block).get();
+  Root* const former = roots->FormerHomeOf(block);
+  if (former != nullptr && FindIn(*root, block) <= 0 && FindIn(*former, block) > 0) root = former;
   BlockReader(*root, *footers_, counters_, log()).Read(block, shards);
 }
 
 Result<std::unique_ptr<BlockWriter>> PosixStage::Create(const BlockId& block) {
-  RootSlot& slot = SlotOf(block);
-  Root* const root = slot.Need();
-  if (root == nullptr) return std::unexpected(slot.why());
-  return std::make_unique<PosixWriter>(*root, block, counters_, log());
+  return std::make_unique<PosixWriter>(InUse()->HomeOf(block), block, counters_, log());
 }
 
 bool PosixStage::Shut(TimePoint until) {
@@ -270,14 +214,12 @@ bool PosixStage::Shut(TimePoint until) {
     if (!job->End(runtime().pool(), until)) return false;
   }
   reaping_.clear();
-  for (const auto& slot : roots_) {
-    if (!slot->End(until)) return false;
-  }
+  if (!roots_ || roots_->Now() == nullptr) return true;  // opening failed
+  if (!roots_->End(until)) return false;
   // By the workers, since the disk may hang. A mark that stays is reaped as its writer's files are.
   if (!unmarking_) {
-    for (const auto& slot : roots_) {
-      Root* const root = slot->root();
-      if (root != nullptr && root->HasWriter()) writing_.push_back(root);
+    for (const RootSet::Member& each : roots_->Now()->members()) {
+      if (each.root->HasWriter()) writing_.push_back(each.root);
     }
     unmarking_.emplace(runtime().pool(), writing_.size(),
                        [this](std::size_t i) { writing_[i]->RemoveWriter(); });
@@ -312,11 +254,14 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
 }
 
 std::string PosixStage::Identity() {
-  std::string identity = "Posix";
-  for (const auto& slot : roots_) {
-    const Root* root = slot->root();
-    identity += root == nullptr ? " dead-root" : " " + ToHex(root->file().root_id);
+  std::vector<std::string> ids;
+  for (const RootSet::Member& each : roots_->Now()->members()) {
+    ids.push_back(ToHex(each.root->file().root_id));
   }
+  std::ranges::sort(ids);
+  roots_->VisitDead([&ids](const Status& /*why*/) { ids.emplace_back("dead-root"); });
+  std::string identity = "Posix";
+  for (const std::string& id : ids) identity.append(" ").append(id);
   return identity;
 }
 

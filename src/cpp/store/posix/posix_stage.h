@@ -5,7 +5,6 @@
 // Thread-safe.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,7 +16,7 @@
 #include "store/posix/counters.h"
 #include "store/posix/finder.h"
 #include "store/posix/footer_cache.h"
-#include "store/posix/root_slot.h"
+#include "store/posix/roots.h"
 #include "task/in_time.h"
 #include "task/terminal_stage.h"
 
@@ -29,7 +28,7 @@ class PosixStage final : public TerminalStage {
   explicit PosixStage(FileSystem& fs = FileSystem::Real());
   ~PosixStage() override;
 
-  // By the roots' ids, which are the same wherever they are mounted.
+  // By the roots' ids, which are the same wherever they are mounted, and in any order.
   [[nodiscard]] std::string Identity() override;
 
  protected:
@@ -42,27 +41,20 @@ class PosixStage final : public TerminalStage {
 
  private:
   class ReapJob;
-  struct Accepted {
-    std::array<std::uint8_t, 16> root_id;
-    std::string path;
-  };
 
-  Status OpenRoots(const StageSetup& setup);
   void Announce(const StageSetup& setup);
   void ReapInBackground();
-  Status AcceptRoot(const Root& root);
-  RootSlot& SlotOf(const BlockId& block) noexcept;
+  // What is in use now; who is dead may be tried again.
+  std::shared_ptr<const RootSet> InUse();
 
   FileSystem& fs_;
   PosixCounters counters_;
-  std::vector<std::unique_ptr<RootSlot>> roots_;
-  Mutex accepted_mutex_;
-  std::vector<Accepted> accepted_ UCMSTORE_GUARDED_BY(accepted_mutex_);
+  std::optional<Roots> roots_;
   std::optional<FooterCache> footers_;
   std::optional<Finder> finder_;
   std::vector<std::unique_ptr<ReapJob>> reaping_;
   // While it closes: the roots that were written to, and the removal of this writer's marks there.
-  std::vector<Root*> writing_;
+  std::vector<std::shared_ptr<Root>> writing_;
   std::optional<InTime> unmarking_;
 };
 

@@ -3,27 +3,29 @@
 // Trying a root, and trying it again.
 #include "store/posix/root_slot.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <utility>
 
 namespace ucmstore {
 
-Status RootSlot::Open() {
+Result<std::shared_ptr<Root>> RootSlot::Open() {
   Result<std::unique_ptr<Root>> opened = Root::Open(fs_, options_);
   if (opened) {
-    root_ = *std::move(opened);
-    live_.store(root_.get(), std::memory_order_release);
-    return Status::Ok();
+    live_.store(true);
+    return std::shared_ptr<Root>(*std::move(opened));
   }
   const MutexLock lock(mutex_);
   why_ = opened.error();
-  return why_;
+  return std::unexpected(why_);
 }
 
-void RootSlot::HealBy(ThreadPool& pool, const Clock& clock, Accept accept) {
+void RootSlot::HealBy(ThreadPool& pool, const Clock& clock, Log& log, Accept accept) {
   pool_ = &pool;
   clock_ = &clock;
+  log_ = &log;
   accept_ = std::move(accept);
-  next_try_.store(clock.Now() + kRetryAfter);
+  next_try_.store(clock_->Now() + kRetryAfter);
 }
 
 Status RootSlot::why() const {
@@ -31,11 +33,12 @@ Status RootSlot::why() const {
   return why_;
 }
 
-void RootSlot::Retry() noexcept {
+void RootSlot::Tend() noexcept {
+  if (live()) return;
   const TimePoint next = next_try_.load(std::memory_order_relaxed);
   if (next == TimePoint::max() || clock_->Now() < next) return;
   const MutexLock lock(mutex_);
-  if (trying_ || closing_ || root() != nullptr) return;
+  if (trying_ || closing_ || live()) return;
   Job* const job = this;
   trying_ = pool_->Push({&job, 1}, Lane::kBackground);
   next_try_.store(clock_->Now() + kRetryAfter);
@@ -48,6 +51,7 @@ void RootSlot::Run() noexcept {
   } catch (...) {  // out of memory: next time, then
     status = Status::Error(Code::kLimit, "out of memory for opening the root again");
   }
+  if (!status.ok()) Say(status);
   const MutexLock lock(mutex_);
   if (!status.ok()) why_ = status;
   trying_ = false;
@@ -55,13 +59,18 @@ void RootSlot::Run() noexcept {
   ended_.NotifyAll();
 }
 
+// Each reason once, not at each try.
+void RootSlot::Say(const Status& status) {
+  if (why().code == status.code) return;
+  log_->Error([&] { return fmt::format("this root stays unused: {}", status.text()); });
+}
+
 Status RootSlot::Try() {
   Result<std::unique_ptr<Root>> opened = Root::Open(fs_, options_);
   if (!opened) return opened.error();
-  if (Status status = accept_(**opened); !status.ok()) return status;
-  root_ = *std::move(opened);
-  live_.store(root_.get(), std::memory_order_release);
-  return Status::Ok();
+  Status status = accept_(std::shared_ptr<Root>(*std::move(opened)));
+  if (status.ok()) live_.store(true);
+  return status;
 }
 
 bool RootSlot::End(TimePoint until) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RootSlot: one place in a store's list of roots: a Root, or the reason why there is none. A root
-// that was dead when the store was opened is tried again, by a worker, when somebody needs it, but
-// not more than once in kRetryAfter; until then its blocks are misses. So a disk that comes back
-// is used again, and one that hangs costs a worker and nobody's time. Thread-safe after Open.
+// RootSlot: one place in a store's list of roots. A root that was dead when the store was opened is
+// tried again, by a worker, when the store is used, but not more than once in kRetryAfter. So a
+// disk that comes back is used again, and one that hangs costs a worker and nobody's time.
+// Thread-safe after Open.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "store/posix/root.h"
@@ -21,23 +22,18 @@ namespace ucmstore {
 class RootSlot final : public Job {
  public:
   // Called on a worker with a root that came back. Not ok: it must not be used, and why.
-  using Accept = std::function<Status(Root& root)>;
+  using Accept = std::function<Status(std::shared_ptr<Root> root)>;
 
   RootSlot(FileSystem& fs, RootOptions options) : fs_(fs), options_(std::move(options)) {}
 
   // The first try. Called once, before all else.
-  Status Open();
+  Result<std::shared_ptr<Root>> Open();
   // From now on it is tried again.
-  void HealBy(ThreadPool& pool, const Clock& clock, Accept accept);
+  void HealBy(ThreadPool& pool, const Clock& clock, Log& log, Accept accept);
 
-  // Null: dead. Once there, a root stays as long as the slot.
-  [[nodiscard]] Root* root() const noexcept { return live_.load(std::memory_order_acquire); }
-  // The same for who needs it: a dead one may be tried again.
-  [[nodiscard]] Root* Need() noexcept {
-    Root* const live = root();
-    if (live == nullptr) Retry();
-    return live;
-  }
+  [[nodiscard]] bool live() const noexcept { return live_.load(); }
+  // A dead one may be tried again. Never waits.
+  void Tend() noexcept;
   // Why there is none.
   [[nodiscard]] Status why() const;
   [[nodiscard]] const RootOptions& options() const noexcept { return options_; }
@@ -50,23 +46,23 @@ class RootSlot final : public Job {
   static constexpr milliseconds kRetryAfter{5'000};
 
  private:
-  void Retry() noexcept;
   Status Try();
+  void Say(const Status& status);
 
   FileSystem& fs_;
   const RootOptions options_;
   ThreadPool* pool_ = nullptr;
   const Clock* clock_ = nullptr;
+  Log* log_ = nullptr;
   Accept accept_;
   std::atomic<TimePoint> next_try_{TimePoint::max()};  // for a look without the lock
+  std::atomic<bool> live_{false};
 
   mutable Mutex mutex_;
   CondVar ended_;
   bool trying_ UCMSTORE_GUARDED_BY(mutex_) = false;
   bool closing_ UCMSTORE_GUARDED_BY(mutex_) = false;
   Status why_ UCMSTORE_GUARDED_BY(mutex_);
-  std::unique_ptr<Root> root_;  // set once, before live_
-  std::atomic<Root*> live_{nullptr};
 };
 
 }  // namespace ucmstore
