@@ -6,12 +6,22 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cerrno>
+#include <utility>
 
 namespace ucmstore {
+namespace {
+
+// A dump does not fail because something "was not found": a part of the path is missing.
+Status AsDumpError(Status status) noexcept {
+  if (status.code == Code::kNotFound) status.code = Code::kIoError;
+  return status;
+}
+
+}  // namespace
 
 PosixWriter::PosixWriter(std::shared_ptr<Root> root, const BlockId& id, PosixCounters& counters,
-                         Log& log)
-    : root_(std::move(root)), counters_(counters), log_(log) {
+                         Log& log, Renew renew)
+    : root_(std::move(root)), counters_(counters), log_(log), renew_(std::move(renew)) {
   footer_.id = id;
   footer_.fingerprint = root_->file().fingerprint;
   footer_.layout = root_->layout();
@@ -42,7 +52,15 @@ void PosixWriter::Abandon() noexcept {
 }
 
 Status PosixWriter::Failed(int error, const char* doing) const {
-  return ErrnoStatus(-error, fmt::format("{}: {}", root_->PathOf(name_.text()), doing));
+  return AsDumpError(
+      ErrnoStatus(-error, fmt::format("{}: {}", root_->PathOf(name_.text()), doing)));
+}
+
+Status PosixWriter::Removed() const {
+  return Status::Error(Code::kAborted,
+                       fmt::format("{}: somebody removed the file, and with it the shards that had "
+                                   "landed; dump the block again",
+                                   root_->PathOf(name_.text())));
 }
 
 void PosixWriter::Write(std::span<ShardIo> shards, bool last) {
@@ -99,18 +117,25 @@ Result<PosixWriter::Opened> PosixWriter::OpenActivated() {
   if (!created_) return Create();
   Opened opened;
   const int fd = OpenFile(O_WRONLY | O_NOFOLLOW, &opened.direct);
-  if (fd == -ENOENT) {
-    return Failure(Code::kAborted,
-                   fmt::format("{}: somebody removed the file, and with it the shards that had "
-                               "landed; dump the block again",
-                               root_->PathOf(name_.text())));
-  }
+  if (fd == -ENOENT) return std::unexpected(Removed());
   if (fd < 0) return std::unexpected(Failed(fd, "opening"));
   opened.file = File(root_->fs(), fd);
   return opened;
 }
 
 Result<PosixWriter::Opened> PosixWriter::Create() {
+  Result<Opened> opened = TryCreate();
+  if (!opened && opened.error().code == Code::kNotFound && renew_) {
+    Result<std::shared_ptr<Root>> root = renew_(*root_);
+    if (!root) return std::unexpected(root.error());
+    root_ = *std::move(root);
+    opened = TryCreate();
+  }
+  if (!opened) return std::unexpected(AsDumpError(opened.error()));
+  return opened;
+}
+
+Result<PosixWriter::Opened> PosixWriter::TryCreate() {
   Result<WriterMark*> mark = root_->Writer();
   if (!mark) return std::unexpected(mark.error());
   mark_ = *mark;
@@ -172,6 +197,7 @@ Status PosixWriter::Commit() {
   const Name block = BlockName(footer_.id, root_->prefix_digits());
   const int renamed =
       root_->fs().Rename(root_->folder(), name_.c_str(), root_->folder(), block.c_str());
+  if (renamed == -ENOENT) return Removed();
   if (renamed < 0) return Failed(renamed, "renaming it into place");
   committed_ = true;
   return root_->options().durable ? SyncFolder() : Status::Ok();
@@ -183,8 +209,8 @@ Status PosixWriter::SyncFolder() {
                                                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
   const int synced = opened ? root_->fs().Sync(opened.get(), /*data_only=*/false) : opened.get();
   if (synced < 0 && synced != -EINVAL && synced != -EOPNOTSUPP) {
-    return ErrnoStatus(-synced,
-                       fmt::format("{}: syncing the folder", root_->PathOf(folder.text())));
+    return AsDumpError(
+        ErrnoStatus(-synced, fmt::format("{}: syncing the folder", root_->PathOf(folder.text()))));
   }
   return Status::Ok();
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -23,7 +24,11 @@ namespace ucmstore {
 
 class PosixWriter final : public BlockWriter {
  public:
-  PosixWriter(std::shared_ptr<Root> root, const BlockId& id, PosixCounters& counters, Log& log);
+  // Called with a root whose folder seems to be gone: gives the one to use instead, or why not.
+  using Renew = std::function<Result<std::shared_ptr<Root>>(const Root& gone)>;
+
+  PosixWriter(std::shared_ptr<Root> root, const BlockId& id, PosixCounters& counters, Log& log,
+              Renew renew = {});
   PosixWriter(const PosixWriter&) = delete;
   PosixWriter& operator=(const PosixWriter&) = delete;
   ~PosixWriter() override;
@@ -41,6 +46,8 @@ class PosixWriter final : public BlockWriter {
   Status WriteShards(std::span<ShardIo> shards, bool last);
   Result<Opened> OpenActivated() UCMSTORE_EXCLUDES(mutex_);
   Result<Opened> Create() UCMSTORE_REQUIRES(mutex_);
+  // kNotFound: the namespace's folder is gone.
+  Result<Opened> TryCreate() UCMSTORE_REQUIRES(mutex_);
   // A descriptor or a negative errno. Where O_DIRECT is refused, goes on without.
   int OpenFile(int flags, bool* direct);
   Status MakeFolder();
@@ -48,11 +55,13 @@ class PosixWriter final : public BlockWriter {
   // Syncs if asked to, and closes; gives what either reports.
   Status Finish(File& file, bool complete);
   Status SyncFolder();
+  [[nodiscard]] Status Removed() const;
   [[nodiscard]] Status Failed(int error, const char* doing) const;
 
-  const std::shared_ptr<Root> root_;
+  std::shared_ptr<Root> root_;  // constant once created_
   PosixCounters& counters_;
   Log& log_;
+  const Renew renew_;
   Footer footer_;                // shards[i] is written by the one Write of shard i
   bool footer_written_ = false;  // by the last Write, or by Commit: never at once
   bool committed_ = false;

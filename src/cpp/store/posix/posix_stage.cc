@@ -206,7 +206,12 @@ void PosixStage::Read(const BlockId& block, std::span<ShardIo> shards) {
 }
 
 Result<std::unique_ptr<BlockWriter>> PosixStage::Create(const BlockId& block) {
-  return std::make_unique<PosixWriter>(InUse()->HomeOf(block), block, counters_, log());
+  const auto renew = [this, block](const Root& gone) -> Result<std::shared_ptr<Root>> {
+    Status renewed = roots_->Renew(gone);
+    if (!renewed.ok()) return std::unexpected(renewed);
+    return roots_->Now()->HomeOf(block);  // by the new root's id, if it has another
+  };
+  return std::make_unique<PosixWriter>(InUse()->HomeOf(block), block, counters_, log(), renew);
 }
 
 bool PosixStage::Shut(TimePoint until) {

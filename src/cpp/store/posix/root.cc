@@ -174,7 +174,7 @@ Result<std::string> Root::ReadRootFile(File* file) {
 // after a power cut. Losing the race is a success.
 Status Root::MakeRootFile() {
   RootFile content = options_.wanted;
-  content.root_id = NewRootId();
+  content.root_id = options_.root_id ? *options_.root_id : NewRootId();
   std::string text = PrintRootFile(content);
   const Name temporary = TemporaryName(NewWriterId());
   const auto failed = [this](int error) {

@@ -5,6 +5,7 @@
 // Immutable after Open but for the writer's mark, which is made at the first dump. Thread-safe.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,8 @@ struct RootOptions {
   std::string path;
   std::string label;  // of the namespace
   RootFile wanted;    // root_id is ignored
+  // What the root is to be called if it is made now. Empty: by a new id.
+  std::optional<std::array<std::uint8_t, 16>> root_id;
   IoMode io = IoMode::kAuto;
   bool create_root = true;
   bool durable = false;  // durability = data

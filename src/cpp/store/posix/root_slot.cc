@@ -20,12 +20,18 @@ Result<std::shared_ptr<Root>> RootSlot::Open() {
   return std::unexpected(why_);
 }
 
-void RootSlot::HealBy(ThreadPool& pool, const Clock& clock, Log& log, Accept accept) {
+void RootSlot::TendBy(ThreadPool& pool, const Clock& clock, Log& log, Accept accept,
+                      std::function<void()> look) {
   pool_ = &pool;
   clock_ = &clock;
   log_ = &log;
   accept_ = std::move(accept);
-  next_try_.store(clock_->Now() + kRetryAfter);
+  look_ = std::move(look);
+  next_try_.store(NextTry());
+}
+
+TimePoint RootSlot::NextTry() const noexcept {
+  return clock_->Now() + (live() ? kLookAfter : kRetryAfter);
 }
 
 Status RootSlot::why() const {
@@ -34,14 +40,13 @@ Status RootSlot::why() const {
 }
 
 void RootSlot::Tend() noexcept {
-  if (live()) return;
   const TimePoint next = next_try_.load(std::memory_order_relaxed);
   if (next == TimePoint::max() || clock_->Now() < next) return;
   const MutexLock lock(mutex_);
-  if (trying_ || closing_ || live()) return;
+  if (trying_ || closing_) return;
   Job* const job = this;
   trying_ = pool_->Push({&job, 1}, Lane::kBackground);
-  next_try_.store(clock_->Now() + kRetryAfter);
+  next_try_.store(NextTry());
 }
 
 void RootSlot::Run() noexcept {
@@ -55,7 +60,7 @@ void RootSlot::Run() noexcept {
   const MutexLock lock(mutex_);
   if (!status.ok()) why_ = status;
   trying_ = false;
-  next_try_.store(clock_->Now() + kRetryAfter);
+  next_try_.store(NextTry());
   ended_.NotifyAll();
 }
 
@@ -66,6 +71,10 @@ void RootSlot::Say(const Status& status) {
 }
 
 Status RootSlot::Try() {
+  if (live()) {
+    look_();
+    return Status::Ok();
+  }
   Result<std::unique_ptr<Root>> opened = Root::Open(fs_, options_);
   if (!opened) return opened.error();
   Status status = accept_(std::shared_ptr<Root>(*std::move(opened)));

@@ -2,7 +2,8 @@
 //
 // RootSlot: one place in a store's list of roots. A root that was dead when the store was opened is
 // tried again, by a worker, when the store is used, but not more than once in kRetryAfter. So a
-// disk that comes back is used again, and one that hangs costs a worker and nobody's time.
+// disk that comes back is used again, and one that hangs costs a worker and nobody's time. One that
+// is in use is looked after in the same way, once in kLookAfter.
 // Thread-safe after Open.
 #pragma once
 
@@ -28,11 +29,12 @@ class RootSlot final : public Job {
 
   // The first try. Called once, before all else.
   Result<std::shared_ptr<Root>> Open();
-  // From now on it is tried again.
-  void HealBy(ThreadPool& pool, const Clock& clock, Log& log, Accept accept);
+  // From now on it is tried again, and `look` is called on a worker while it is in use.
+  void TendBy(ThreadPool& pool, const Clock& clock, Log& log, Accept accept,
+              std::function<void()> look);
 
   [[nodiscard]] bool live() const noexcept { return live_.load(); }
-  // A dead one may be tried again. Never waits.
+  // It may be tried again, or looked after. Never waits.
   void Tend() noexcept;
   // Why there is none.
   [[nodiscard]] Status why() const;
@@ -44,10 +46,12 @@ class RootSlot final : public Job {
   void Run() noexcept override;
 
   static constexpr milliseconds kRetryAfter{5'000};
+  static constexpr milliseconds kLookAfter{1'000};
 
  private:
   Status Try();
   void Say(const Status& status);
+  [[nodiscard]] TimePoint NextTry() const noexcept;
 
   FileSystem& fs_;
   const RootOptions options_;
@@ -55,6 +59,7 @@ class RootSlot final : public Job {
   const Clock* clock_ = nullptr;
   Log* log_ = nullptr;
   Accept accept_;
+  std::function<void()> look_;
   std::atomic<TimePoint> next_try_{TimePoint::max()};  // for a look without the lock
   std::atomic<bool> live_{false};
 

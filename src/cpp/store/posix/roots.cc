@@ -6,6 +6,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "store/posix/names.h"
@@ -65,43 +66,125 @@ Status Roots::Open(std::vector<RootOptions> options) {
     }
     if (!IsDead(root.error().code) || options.size() == 1) return root.error();
     if (first_dead.ok()) first_dead = root.error();
-    ++dead_;
   }
-  if (dead_ == slots_.size()) return first_dead;
+  if (Now() == nullptr) return first_dead;
   LetHeal();
   return Status::Ok();
 }
 
 void Roots::LetHeal() {
+  const auto accept = [this](std::shared_ptr<Root> root) {
+    const std::string path = root->PathOf("");
+    Status status = Join(std::move(root), /*late=*/true);
+    if (status.ok()) log_.Info([&] { return path + ": this root is back"; });
+    return status;
+  };
   for (const auto& slot : slots_) {
-    if (slot->live()) continue;
-    slot->HealBy(pool_, clock_, log_, [this](std::shared_ptr<Root> root) {
-      const std::string path = root->PathOf("");
-      Status status = Join(std::move(root), /*late=*/true);
-      if (!status.ok()) return status;
-      --dead_;
-      log_.Info([&] { return path + ": this root is back"; });
-      return status;
-    });
+    slot->TendBy(pool_, clock_, log_, accept, [this, &slot = *slot] { LookAfter(slot); });
   }
 }
 
 // Two paths to one folder would look like two roots, and be one.
-Status Roots::Join(std::shared_ptr<Root> root, bool late) {
-  const MutexLock lock(mutex_);
-  std::vector<RootSet::Member> members;
-  if (now_ != nullptr) members = now_->members();
-  for (const RootSet::Member& other : members) {
-    if (other.root->file().root_id != root->file().root_id) continue;
+Status Roots::CheckUnlike(const Root& root, const Root* except) const {
+  if (now_ == nullptr) return Status::Ok();
+  for (const RootSet::Member& other : now_->members()) {
+    if (other.root.get() == except || other.root->file().root_id != root.file().root_id) continue;
     return Status::Error(
         Code::kInvalidArgument,
         fmt::format("roots: {} and {} are the same folder, or one is a copy of the other",
-                    other.root->options().path, root->options().path));
+                    other.root->options().path, root.options().path));
   }
+  return Status::Ok();
+}
+
+Status Roots::Join(std::shared_ptr<Root> root, bool late) {
+  const MutexLock lock(mutex_);
+  if (Status status = CheckUnlike(*root, nullptr); !status.ok()) return status;
+  std::vector<RootSet::Member> members;
+  if (now_ != nullptr) members = now_->members();
   const std::uint64_t seed = RootSeed(root->file().root_id);
   members.push_back({.root = std::move(root), .seed = seed, .late = late});
   now_ = std::make_shared<const RootSet>(std::move(members));
   return Status::Ok();
+}
+
+Status Roots::Replace(const Root& gone, std::shared_ptr<Root> root) {
+  std::shared_ptr<const RootSet> before;  // ends after the lock: closing may take its time
+  const MutexLock lock(mutex_);
+  if (Status status = CheckUnlike(*root, &gone); !status.ok()) return status;
+  std::vector<RootSet::Member> members = now_->members();
+  for (RootSet::Member& member : members) {
+    if (member.root.get() != &gone) continue;
+    member.seed = RootSeed(root->file().root_id);
+    member.root = root;
+  }
+  before = now_;
+  now_ = std::make_shared<const RootSet>(std::move(members));
+  return Status::Ok();
+}
+
+bool Roots::IsInUse(const Root& root) const {
+  const std::shared_ptr<const RootSet> now = Now();
+  return std::ranges::any_of(now->members(),
+                             [&root](const auto& member) { return member.root.get() == &root; });
+}
+
+Status Roots::Renew(const Root& gone) {
+  const MutexLock lock(renewing_);
+  if (!IsInUse(gone)) return Status::Ok();
+  const TimePoint now = clock_.Now();
+  if (failed_to_renew_ == &gone && now < failed_at_ + kRenewAfter) return failure_;
+  Status status = MakeAgain(gone);
+  failed_to_renew_ = status.ok() ? nullptr : &gone;
+  failed_at_ = now;
+  failure_ = status;
+  return status;
+}
+
+Status Roots::MakeAgain(const Root& gone) {
+  const std::string path = gone.PathOf("");
+  FileStat held;
+  FileStat named;
+  if (fs_.Stat(gone.folder(), &held) == 0 && fs_.StatAt(AT_FDCWD, path.c_str(), &named) == 0 &&
+      named.SameFile(held)) {
+    return Status::Error(Code::kIoError,
+                         path +
+                             ": the folder is there, but denies that it is when a file is to be "
+                             "made in it");
+  }
+  RootOptions options = gone.options();
+  options.root_id = gone.file().root_id;
+  Result<std::unique_ptr<Root>> opened = Root::Open(fs_, std::move(options));
+  Status status = opened ? Replace(gone, *std::move(opened)) : opened.error();
+  if (status.ok()) {
+    log_.Warning([&] {
+      return path +
+             ": somebody removed this folder while it was in use; it is there again, without "
+             "the blocks that it had";
+    });
+    return status;
+  }
+  const Code code = status.code == Code::kNoSpace ? Code::kNoSpace : Code::kIoError;
+  return Status::Error(code,
+                       fmt::format("{}: somebody removed this folder while it was in use, and it "
+                                   "cannot be made again: {}",
+                                   path, status.text()),
+                       status.sys_errno);
+}
+
+// Only if there is another: who removes a folder, and dumps nothing, shall not find a new one.
+void Roots::LookAfter(const RootSlot& slot) {
+  const std::shared_ptr<const RootSet> now = Now();
+  for (const RootSet::Member& member : now->members()) {
+    const Root& root = *member.root;
+    if (root.options().path != slot.options().path) continue;
+    FileStat stat;
+    const int known = fs_.Stat(root.folder(), &stat);
+    const bool gone = known == -ESTALE || (known == 0 && stat.links == 0);
+    if (!gone || fs_.StatAt(AT_FDCWD, root.PathOf(kRootFileName).c_str(), &stat) != 0) return;
+    (void)Renew(root);  // a failure is for the next dump to tell
+    return;
+  }
 }
 
 std::shared_ptr<const RootSet> Roots::Now() const {
@@ -110,7 +193,9 @@ std::shared_ptr<const RootSet> Roots::Now() const {
 }
 
 void Roots::Tend() noexcept {
-  if (dead_.load(std::memory_order_relaxed) == 0) return;
+  const TimePoint now = clock_.Now();
+  if (now < next_tend_.load(std::memory_order_relaxed)) return;
+  next_tend_.store(now + kTendEvery, std::memory_order_relaxed);
   for (const auto& slot : slots_) slot->Tend();
 }
 

@@ -11,6 +11,10 @@
 // again; what this store has put elsewhere meanwhile is still looked for there, if its home has it
 // not.
 //
+// A namespace's folder that somebody removes under a running store is made again, as at open, when
+// a block is to be written; or is taken from who has made it again, when blocks are looked for. It
+// keeps its id. What was in it is lost: misses.
+//
 // RootSet is one moment's picture: immutable, and its roots stay open as long as it. Thread-safe
 // after Open.
 #pragma once
@@ -65,7 +69,10 @@ class Roots {
   Status Open(std::vector<RootOptions> options);
 
   [[nodiscard]] std::shared_ptr<const RootSet> Now() const;
-  // For who is about to use them: dead ones may be tried again. Never waits.
+  // Takes the place of a root whose folder is gone, unless somebody has already. Not ok: in words,
+  // an I/O error or no space. Waits for the disk, boundedly (Root::Open).
+  [[nodiscard]] Status Renew(const Root& gone);
+  // For who is about to use them: dead and removed ones may be tried again. Never waits.
   void Tend() noexcept;
   // Calls `dead` for each that cannot be used, with the reason.
   void VisitDead(const std::function<void(const Status& why)>& dead) const;
@@ -76,14 +83,31 @@ class Roots {
  private:
   // Takes a root into the picture. Not ok: it must not be used, and why.
   Status Join(std::shared_ptr<Root> root, bool late);
+  // The same in the place of another one.
+  Status Replace(const Root& gone, std::shared_ptr<Root> root);
+  [[nodiscard]] Status CheckUnlike(const Root& root, const Root* except) const
+      UCMSTORE_REQUIRES(mutex_);
+  [[nodiscard]] bool IsInUse(const Root& root) const;
+  [[nodiscard]] Status MakeAgain(const Root& gone);
+  // On a worker: whether the folder of a slot's root is gone, and another one there.
+  void LookAfter(const RootSlot& slot);
   void LetHeal();
+
+  static constexpr milliseconds kTendEvery{250};
+  static constexpr milliseconds kRenewAfter{1'000};  // a try that has failed
 
   FileSystem& fs_;
   ThreadPool& pool_;
   const Clock& clock_;
   Log& log_;
   std::vector<std::unique_ptr<RootSlot>> slots_;
-  std::atomic<std::size_t> dead_{0};  // slots without a root
+  std::atomic<TimePoint> next_tend_{TimePoint::min()};
+
+  // One renewal at a time: whoever comes second finds it done, or failed just now.
+  Mutex renewing_;
+  const Root* failed_to_renew_ UCMSTORE_GUARDED_BY(renewing_) = nullptr;
+  TimePoint failed_at_ UCMSTORE_GUARDED_BY(renewing_);
+  Status failure_ UCMSTORE_GUARDED_BY(renewing_);
 
   mutable Mutex mutex_;
   std::shared_ptr<const RootSet> now_ UCMSTORE_GUARDED_BY(mutex_);
