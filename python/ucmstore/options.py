@@ -86,6 +86,14 @@ class PosixOptions(TypedDict, total=False):
     # Footers kept in memory for loads of single shards; 8 MiB at most in any case. (default:
     # 1024; 0..65536)
     footer_cache_entries: int
+    # Whether a lookup may have to wait for somebody else, so that it goes by threads of its
+    # own. auto: by the file system's type. (default: auto)
+    network: Literal["auto", "yes", "no"]
+    # Threads that lookups on a network file system ask with, at once. (default: 16; 1..256)
+    lookup_threads: int
+    # How long a lookup on a network file system waits if it has no deadline itself. (default:
+    # 10000; 1..3600000)
+    lookup_timeout_ms: int
 
 
 class StageOptions(TypedDict, total=False):

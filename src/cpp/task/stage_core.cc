@@ -86,7 +86,10 @@ Status StageCore::Lookup(const LookupDesc& desc, std::uint8_t* found) {
   if (Status status = CheckLookup(desc, found); !status.ok()) return status;
   if (desc.count == 0) return Status::Ok();
   std::fill_n(found, desc.count, kAbsent);
-  const Status status = stage_.Find({desc.blocks, desc.count}, desc.flags, found);
+  const TimePoint until = desc.timeout_ms == 0
+                              ? TimePoint::max()
+                              : std::chrono::steady_clock::now() + milliseconds(desc.timeout_ms);
+  const Status status = stage_.FindUntil({desc.blocks, desc.count}, desc.flags, until, found);
   if (!status.ok()) {
     std::fill_n(found, desc.count, kAbsent);
     figures_.lookups.CountError();

@@ -151,6 +151,14 @@ class TerminalStage : public StoreV1 {
   virtual Status Find(std::span<const BlockId> blocks, std::uint32_t flags,
                       std::uint8_t* found) = 0;
 
+  // What Lookup asks: the same for a caller that waits until then at most (TimePoint::max(): as
+  // long as the medium sees fit). What is not known by then is absent; kTimeout: nothing is. Nobody
+  // touches `found` once it has returned. For a medium that may hang; others need not care.
+  virtual Status FindUntil(std::span<const BlockId> blocks, std::uint32_t flags,
+                           TimePoint /*until*/, std::uint8_t* found) {
+    return Find(blocks, flags, found);
+  }
+
   // Reads shards of one visible block and ends each: kNotFound if the block is absent.
   virtual void Read(const BlockId& block, std::span<ShardIo> shards) = 0;
 

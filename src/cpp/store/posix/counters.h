@@ -16,11 +16,12 @@ struct PosixCounters {
   Counter direct_fallbacks;  // transfers that direct I/O refused although it works here
   Counter footer_hits;
   Counter footer_misses;
-  Counter rereads;    // blocks read again because something in them was wrong
-  Counter set_aside;  // blocks judged corrupt twice and moved aside
-  Counter put_back;   // blocks moved aside by mistake and put back
-  Counter reaped;     // files of dead writers removed
-  Counter leftovers;  // own files that could not be removed
+  Counter rereads;          // blocks read again because something in them was wrong
+  Counter set_aside;        // blocks judged corrupt twice and moved aside
+  Counter put_back;         // blocks moved aside by mistake and put back
+  Counter reaped;           // files of dead writers removed
+  Counter lookup_timeouts;  // lookups that their deadline cut short
+  Counter leftovers;        // own files that could not be removed
 };
 
 }  // namespace ucmstore

@@ -16,6 +16,8 @@
 namespace ucmstore {
 namespace {
 
+TimePoint RealNow() noexcept { return std::chrono::steady_clock::now(); }
+
 bool IsAbsence(int error) noexcept {
   return error == -ENOENT || error == -ENOTDIR || error == -ELOOP;
 }
@@ -28,6 +30,8 @@ struct Finder::Batch {
   std::span<const BlockId> blocks;
   std::uint8_t* found = nullptr;
   bool stop_at_miss = false;
+  TimePoint until = TimePoint::max();
+  std::atomic<bool> late{false};
   std::atomic<std::size_t> cursor{0};
   std::atomic<std::size_t> first_miss{SIZE_MAX};
   std::atomic<int> error{0};
@@ -65,10 +69,10 @@ class Finder::Assistant final : public Job {
   std::shared_ptr<Batch> batch_;
 };
 
-Finder::Finder(const Roots& roots, ThreadPool& pool, const Clock& clock, Log& log)
+Finder::Finder(const Roots& roots, ThreadPool& pool, PosixCounters& counters, Log& log)
     : roots_(roots),
       pool_(pool),
-      clock_(clock),
+      counters_(counters),
       log_(log),
       usual_helpers_(std::clamp(std::thread::hardware_concurrency(), 2U, kMaxHelpers + 1) - 1) {}
 
@@ -88,6 +92,11 @@ int FindBlock(const RootSet& roots, const BlockId& id) noexcept {
 }
 
 bool Finder::WorkOnce(Batch& batch) const noexcept {
+  if (batch.until != TimePoint::max() && batch.cursor.load(std::memory_order_relaxed) > 0 &&
+      RealNow() >= batch.until) {
+    batch.late.store(true, std::memory_order_relaxed);
+    return false;
+  }
   const std::size_t begin = batch.cursor.fetch_add(kChunk, std::memory_order_relaxed);
   if (begin >= batch.blocks.size()) return false;
   // Chunks are taken in order: what lies behind a known miss need not be asked.
@@ -109,7 +118,8 @@ bool Finder::WorkOnce(Batch& batch) const noexcept {
   return true;
 }
 
-Status Finder::Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) {
+Status Finder::Find(std::span<const BlockId> blocks, std::uint32_t flags, TimePoint until,
+                    std::uint8_t* found) {
   if (blocks.empty()) return Status::Ok();
   if (blocks.size() == 1) {  // what every dump asks first
     const int answer = FindBlock(*roots_.Now(), blocks[0]);
@@ -119,16 +129,19 @@ Status Finder::Find(std::span<const BlockId> blocks, std::uint32_t flags, std::u
   const auto batch = std::make_shared<Batch>();
   batch->roots = roots_.Now();
   batch->blocks = blocks;
+  batch->until = until;
   batch->found = found;
   batch->stop_at_miss = (flags & kStopAtMiss) != 0;
-  const TimePoint begun = clock_.Now();
+  const TimePoint begun = RealNow();
   bool more = WorkOnce(*batch);
   if (more && blocks.size() >= kWorthHelp) {
-    const bool slow = clock_.Now() - begun > kSlow * kChunk;
+    const bool slow = RealNow() - begun > kSlow * kChunk;
     WorkTogether(batch, slow ? kMaxHelpers : usual_helpers_);
   }
   while (more && WorkOnce(*batch)) {
   }
+  // What nobody has asked for want of time is absent.
+  if (batch->late.load() && batch->cursor.load() < blocks.size()) counters_.lookup_timeouts.Add();
   const std::size_t first_miss = batch->first_miss.load();
   if (batch->stop_at_miss && first_miss < blocks.size()) {
     std::fill(found + first_miss, found + blocks.size(), kAbsent);

@@ -4,7 +4,8 @@
 // is stored. The caller asks alone at first; if much is left, a few workers help: a fresh miss
 // costs the kernel several microseconds, on a cold disk a hundred, and they overlap. Caller and
 // helpers take chunks from a common cursor, so the caller never waits for a helper that has not
-// begun. Thread-safe.
+// begun. A deadline is looked at between chunks: for the file systems of this machine, which
+// answer; others have a Prober. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "store/posix/counters.h"
 #include "store/posix/roots.h"
 #include "task/thread_pool.h"
 #include "ucmstore/types.h"
@@ -24,10 +26,11 @@ namespace ucmstore {
 class Finder {
  public:
   // The blocks of a dead root are absent.
-  Finder(const Roots& roots, ThreadPool& pool, const Clock& clock, Log& log);
+  Finder(const Roots& roots, ThreadPool& pool, PosixCounters& counters, Log& log);
 
-  // As TerminalStage::Find. An error only if nothing could be learnt at all.
-  Status Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found);
+  // As TerminalStage::FindUntil. An error only if nothing could be learnt at all.
+  Status Find(std::span<const BlockId> blocks, std::uint32_t flags, TimePoint until,
+              std::uint8_t* found);
 
  private:
   static constexpr std::size_t kChunk = 32;
@@ -44,7 +47,7 @@ class Finder {
 
   const Roots& roots_;
   ThreadPool& pool_;
-  const Clock& clock_;
+  PosixCounters& counters_;
   Log& log_;
   const std::uint32_t usual_helpers_;  // as many as there are other CPUs
 };

@@ -8,7 +8,7 @@
 namespace ucmstore {
 
 std::span<const OptionSpecV1> PosixOptions() noexcept {
-  static constexpr std::array<OptionSpecV1, 8> kOptions{{
+  static constexpr std::array<OptionSpecV1, 11> kOptions{{
       {.name = "roots",
        .type = OptionType::kList,
        .flags = 0,
@@ -59,6 +59,25 @@ std::span<const OptionSpecV1> PosixOptions() noexcept {
        .default_text = "1024",
        .range = "0..65536",
        .help = "Footers kept in memory for loads of single shards; 8 MiB at most in any case."},
+      {.name = "network",
+       .type = OptionType::kString,
+       .flags = 0,
+       .default_text = "auto",
+       .range = "auto|yes|no",
+       .help = "Whether a lookup may have to wait for somebody else, so that it goes by threads of "
+               "its own. auto: by the file system's type."},
+      {.name = "lookup_threads",
+       .type = OptionType::kInt,
+       .flags = 0,
+       .default_text = "16",
+       .range = "1..256",
+       .help = "Threads that lookups on a network file system ask with, at once."},
+      {.name = "lookup_timeout_ms",
+       .type = OptionType::kInt,
+       .flags = 0,
+       .default_text = "10000",
+       .range = "1..3600000",
+       .help = "How long a lookup on a network file system waits if it has no deadline itself."},
   }};
   return kOptions;
 }

@@ -151,7 +151,12 @@ Status PosixStage::Open(const StageSetup& setup) {
   status = roots_->Open(std::move(options));
   if (!status.ok()) return status;
   footers_.emplace(static_cast<std::size_t>(setup.Int("footer_cache_entries")));
-  finder_.emplace(*roots_, runtime().pool(), runtime().clock(), log());
+  finder_.emplace(*roots_, runtime().pool(), counters_, log());
+  prober_.emplace(static_cast<std::uint32_t>(setup.Int("lookup_threads")),
+                  milliseconds(setup.Int("lookup_timeout_ms")), runtime().options().start_thread,
+                  counters_, log());
+  const std::string& network = setup.Text("network");
+  network_ = network == "yes" ? Network::kYes : network == "no" ? Network::kNo : Network::kAuto;
   Announce(setup);
   ReapInBackground();
   return Status::Ok();
@@ -193,8 +198,20 @@ std::shared_ptr<const RootSet> PosixStage::InUse() {
 }
 
 Status PosixStage::Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) {
-  roots_->Tend();
-  return finder_->Find(blocks, flags, found);
+  return finder_->Find(blocks, flags, TimePoint::max(), found);
+}
+
+Status PosixStage::FindUntil(std::span<const BlockId> blocks, std::uint32_t flags, TimePoint until,
+                             std::uint8_t* found) {
+  std::shared_ptr<const RootSet> roots = InUse();
+  if (!IsRemote(*roots)) return finder_->Find(blocks, flags, until, found);
+  return prober_->Find(std::move(roots), blocks, flags, until, found);
+}
+
+bool PosixStage::IsRemote(const RootSet& roots) const noexcept {
+  if (network_ != Network::kAuto) return network_ == Network::kYes;
+  return std::ranges::any_of(roots.members(),
+                             [](const auto& member) { return !member.root->local(); });
 }
 
 void PosixStage::Read(const BlockId& block, std::span<ShardIo> shards) {
@@ -221,6 +238,7 @@ bool PosixStage::Shut(TimePoint until) {
   reaping_.clear();
   if (!roots_ || roots_->Now() == nullptr) return true;  // opening failed
   if (!roots_->End(until)) return false;
+  if (prober_ && !prober_->End(until)) return false;
   // By the workers, since the disk may hang. A mark that stays is reaped as its writer's files are.
   if (!unmarking_) {
     for (const RootSet::Member& each : roots_->Now()->members()) {
@@ -237,7 +255,7 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
     const char* name;
     const Counter& counter;
   };
-  const std::array<Named, 11> all{{
+  const std::array<Named, 12> all{{
       {"direct_bytes", counters_.direct_bytes},
       {"bounced_bytes", counters_.bounced_bytes},
       {"buffered_bytes", counters_.buffered_bytes},
@@ -249,6 +267,7 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
       {"put_back_blocks", counters_.put_back},
       {"reaped_files", counters_.reaped},
       {"leftover_files", counters_.leftovers},
+      {"lookup_timeouts", counters_.lookup_timeouts},
   }};
   for (const Named& one : all) {
     metric({.name = one.name,

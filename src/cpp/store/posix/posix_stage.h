@@ -5,6 +5,7 @@
 // Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include "store/posix/counters.h"
 #include "store/posix/finder.h"
 #include "store/posix/footer_cache.h"
+#include "store/posix/prober.h"
 #include "store/posix/roots.h"
 #include "task/in_time.h"
 #include "task/terminal_stage.h"
@@ -34,6 +36,8 @@ class PosixStage final : public TerminalStage {
  protected:
   Status Open(const StageSetup& setup) override;
   Status Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) override;
+  Status FindUntil(std::span<const BlockId> blocks, std::uint32_t flags, TimePoint until,
+                   std::uint8_t* found) override;
   void Read(const BlockId& block, std::span<ShardIo> shards) override;
   Result<std::unique_ptr<BlockWriter>> Create(const BlockId& block) override;
   bool Shut(TimePoint until) override;
@@ -46,12 +50,15 @@ class PosixStage final : public TerminalStage {
   void ReapInBackground();
   // What is in use now; who is dead may be tried again.
   std::shared_ptr<const RootSet> InUse();
+  [[nodiscard]] bool IsRemote(const RootSet& roots) const noexcept;
 
   FileSystem& fs_;
   PosixCounters counters_;
   std::optional<Roots> roots_;
   std::optional<FooterCache> footers_;
   std::optional<Finder> finder_;
+  std::optional<Prober> prober_;
+  enum class Network : std::uint8_t { kAuto, kYes, kNo } network_ = Network::kAuto;
   std::vector<std::unique_ptr<ReapJob>> reaping_;
   // While it closes: the roots that were written to, and the removal of this writer's marks there.
   std::vector<std::shared_ptr<Root>> writing_;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Prober: Finder's counterpart for file systems with somebody behind them (network, FUSE), where a
+// probe takes a round trip, or never comes back. The caller never touches such a disk: threads of
+// the prober's own ask, many at once and in order, and the caller waits for what it needs, until
+// its deadline. A probe that hangs keeps its thread and its own copy of the ids, and nothing of the
+// caller's; loads and dumps have other threads. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "store/posix/counters.h"
+#include "store/posix/roots.h"
+#include "task/thread_pool.h"
+#include "ucmstore/types.h"
+
+namespace ucmstore {
+
+class Prober {
+ public:
+  // `own_bound`: how long a lookup without a deadline waits.
+  Prober(std::uint32_t threads, milliseconds own_bound, ThreadStarter starter,
+         PosixCounters& counters, Log& log)
+      : own_bound_(own_bound), counters_(counters), log_(log), pool_(threads, std::move(starter)) {}
+
+  // As TerminalStage::FindUntil.
+  Status Find(std::shared_ptr<const RootSet> roots, std::span<const BlockId> blocks,
+              std::uint32_t flags, TimePoint until, std::uint8_t* found);
+
+  // Ends the threads. False: a probe still hangs at `until`.
+  [[nodiscard]] bool End(TimePoint until);
+
+ private:
+  struct Batch;
+  class Probe;
+
+  [[nodiscard]] Status Start(const std::shared_ptr<Batch>& batch);
+
+  const milliseconds own_bound_;
+  PosixCounters& counters_;
+  Log& log_;
+  ThreadPool pool_;
+};
+
+}  // namespace ucmstore
