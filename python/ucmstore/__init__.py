@@ -51,6 +51,7 @@ from ucmstore.errors import (
     TransferError,
     UnsupportedError,
 )
+from ucmstore.lease import Lease, Reservation, RingMemory
 from ucmstore.opening import open  # noqa: A004
 from ucmstore.store import Store
 from ucmstore.task import Results, Task
@@ -71,13 +72,16 @@ __all__ = [
     "Error",
     "InternalError",
     "Layout",
+    "Lease",
     "LimitError",
     "Media",
     "Namespace",
     "NoSpaceError",
     "NotFoundError",
     "OptionError",
+    "Reservation",
     "Results",
+    "RingMemory",
     "Store",
     "StoreConfig",
     "StoreIOError",

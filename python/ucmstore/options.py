@@ -45,6 +45,9 @@ class CacheOptions(TypedDict, total=False):
     # A block that cannot be written back for so long is lost once the ring needs its room;
     # the log and the figures say so. (default: 60000; 0..86400000)
     write_back_give_up_ms: int
+    # Slots leased at once by all processes together, so that the others stay free for loads
+    # and dumps; at most all but one. 0: a quarter of the ring. (default: 0; 0..2147483647)
+    max_leases: int
 
 
 class DramOptions(TypedDict, total=False):

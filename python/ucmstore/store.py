@@ -20,6 +20,7 @@ from ucmstore import _core
 from ucmstore.block_id import Namespace, index_of
 from ucmstore.config import StoreConfig
 from ucmstore.errors import ArgumentError, ArgumentTypeError, ClosedError, Error
+from ucmstore.lease import Lending
 from ucmstore.memory import Columns, Memory, columns, raw_columns
 from ucmstore.task import Task
 
@@ -33,7 +34,7 @@ _EXIT_CLOSE_MS = 2_000
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
-class Store:
+class Store(Lending):
     """An open store. Every method may be called from any thread at once, `close` included.
 
     Ids are a sequence of 16-byte objects, or one buffer of 16 bytes each (bytes, a numpy array

@@ -280,6 +280,30 @@ TEST(Abi, OptionalTables) {
   EXPECT_FIELD(RemoveTableV1, remove, 8, 8);
 }
 
+TEST(Abi, Leases) {
+  ExpectPlain<LeaseV1>(24, 8);
+  EXPECT_FIELD(LeaseV1, lease, 0, 8);
+  EXPECT_FIELD(LeaseV1, base, 8, 8);
+  EXPECT_FIELD(LeaseV1, code, 16, 4);
+  EXPECT_FIELD(LeaseV1, reserved, 20, 4);
+  ExpectPlain<LeaseMemoryV1>(32, 8);
+  EXPECT_FIELD(LeaseMemoryV1, base, 0, 8);
+  EXPECT_FIELD(LeaseMemoryV1, bytes, 8, 8);
+  EXPECT_FIELD(LeaseMemoryV1, shard_stride, 16, 8);
+  EXPECT_FIELD(LeaseMemoryV1, reserved, 24, 8);
+  ExpectPlain<LeasesTableV1>(64, 8);
+  EXPECT_FIELD(LeasesTableV1, struct_size, 0, 4);
+  EXPECT_FIELD(LeasesTableV1, reserved, 4, 4);
+  EXPECT_FIELD(LeasesTableV1, open, 8, 8);
+  EXPECT_FIELD(LeasesTableV1, close, 16, 8);
+  EXPECT_FIELD(LeasesTableV1, memory, 24, 8);
+  EXPECT_FIELD(LeasesTableV1, acquire, 32, 8);
+  EXPECT_FIELD(LeasesTableV1, reserve, 40, 8);
+  EXPECT_FIELD(LeasesTableV1, commit, 48, 8);
+  EXPECT_FIELD(LeasesTableV1, release, 56, 8);
+  EXPECT_TRUE((std::is_same_v<LeaseId, std::uint64_t>));
+}
+
 TEST(Abi, Plugin) {
   EXPECT_VALUE(kPluginAbi, 1);
   EXPECT_STREQ(kPluginSymbol, "ucmstore_plugin_v1");

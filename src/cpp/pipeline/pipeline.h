@@ -8,7 +8,9 @@
 // Thread-safety: every method may be called from any thread at once, Close included.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +20,7 @@
 #include "base/result.h"
 #include "block_id/namespace.h"
 #include "options/option_input.h"
+#include "pipeline/lease.h"
 #include "ucmstore/plugin_v1.h"
 #include "ucmstore/store_v1.h"
 
@@ -65,6 +68,19 @@ class UCMSTORE_EXPORT Pipeline {
   [[nodiscard]] Status Wait(TaskId task, std::uint32_t timeout_ms) noexcept;
   [[nodiscard]] Status Cancel(TaskId task) noexcept;  // best effort
 
+  // Leases of blocks in the topmost stage's memory, to be read or filled in place; plugin_v1.h says
+  // what each block's code means. Fewer blocks than asked for is no error here: see
+  // Lease::refusal. kUnsupported: the topmost stage has none to give (Cache has).
+  // Pins blocks that are whole and in memory.
+  [[nodiscard]] Result<std::unique_ptr<Lease>> Acquire(std::span<const BlockId> blocks) noexcept;
+  // Claims room for shards of blocks that are not visible. May wait for the store below.
+  [[nodiscard]] Result<std::unique_ptr<Lease>> Reserve(std::span<const BlockId> blocks,
+                                                       std::uint32_t first_shard,
+                                                       std::uint32_t shard_count) noexcept;
+  // Where all leases lie, to be registered with a device. Mapped until Close, and as long as there
+  // is a Lease.
+  [[nodiscard]] Result<LeaseMemoryV1> RingMemory() noexcept;
+
   // A descriptor (eventfd) that is readable while ended, unretired tasks wait for Poll. Owned by
   // the pipeline, valid until Close.
   [[nodiscard]] int event_fd() const noexcept;
@@ -80,12 +96,14 @@ class UCMSTORE_EXPORT Pipeline {
   // moves then is left to itself, and kBusy is returned: its memory must stay. Calls in progress on
   // other threads end with kClosed, as does every call afterwards; a Wait cancels its task, and may
   // still return how that ended. After kClosed from Wait, the task's memory is the caller's again
-  // when Close has returned ok. Closing again is ok.
+  // when Close has returned ok. Closing again is ok. Leases are not waited for: their memory stays.
   [[nodiscard]] Status Close(std::uint32_t timeout_ms) noexcept;
 
  private:
   class State;
   explicit Pipeline(std::unique_ptr<State> state);
+  [[nodiscard]] Result<std::unique_ptr<Lease>> LeaseWith(
+      std::size_t count, const std::function<Status(LeaseBookHandle&, Lease&)>& ask) noexcept;
   std::unique_ptr<State> state_;
 };
 

@@ -39,28 +39,13 @@ std::uint32_t MillisecondsUntil(TimePoint until, TimePoint now) noexcept {
 
 }  // namespace
 
-// One call, from the door in to the door out.
-class Pipeline::State::Call {
- public:
-  explicit Call(State& state) noexcept : state_(state) {
-    if (state.mark_.InForkedChild()) {
-      refusal_ = &InChild;
-    } else if (!state.gate_.Enter()) {
-      refusal_ = &Closed;
-    }
+Pipeline::State::Call::Call(State& state) noexcept : state_(state) {
+  if (state.mark_.InForkedChild()) {
+    refusal_ = &InChild;
+  } else if (!state.gate_.Enter()) {
+    refusal_ = &Closed;
   }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  ~Call() {
-    if (ok()) state_.gate_.Leave();
-  }
-  [[nodiscard]] bool ok() const noexcept { return refusal_ == nullptr; }
-  [[nodiscard]] Status refusal() const noexcept { return refusal_(); }
-
- private:
-  State& state_;
-  Status (*refusal_)() noexcept = nullptr;
-};
+}
 
 // ---- open ------------------------------------------------------------------------------------
 
@@ -303,6 +288,10 @@ Pipeline::State::Phase Pipeline::State::CloseOnce(TimePoint until) {
   if (!gate_.AwaitEmpty(until + kGrace)) {
     log_->Warning("close: " + std::to_string(gate_.inside()) + " calls are still in the store");
     return Phase::kBusy;
+  }
+  {
+    const MutexLock lock(lease_mutex_);
+    lease_book_.reset();
   }
   return EndStages(until) ? Phase::kClosed : Phase::kLeftAlone;
 }

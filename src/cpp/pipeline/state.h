@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/log.h"
@@ -38,6 +39,10 @@ class Pipeline::State {
   [[nodiscard]] Result<bool> Check(TaskId task) noexcept;
   [[nodiscard]] Status Wait(TaskId task, std::uint32_t timeout_ms) noexcept;
   [[nodiscard]] Status Cancel(TaskId task) noexcept;
+  // Calls use(book) inside the store.
+  template <typename Use>
+  [[nodiscard]] auto WithLeases(Use&& use)
+      -> std::invoke_result_t<Use, const std::shared_ptr<LeaseBookHandle>&>;
   [[nodiscard]] int event_fd() noexcept;
   [[nodiscard]] std::size_t Poll(std::span<TaskId> tasks) noexcept;
   [[nodiscard]] std::vector<StageMetric> Stats();
@@ -61,6 +66,7 @@ class Pipeline::State {
   [[nodiscard]] Phase CloseOnce(TimePoint until);
   [[nodiscard]] Status CancelAtTop(TaskId task) noexcept;
   void AddMetric(std::vector<StageMetric>& metrics, const char* name, std::size_t value) const;
+  [[nodiscard]] Result<std::shared_ptr<LeaseBookHandle>> OpenBook();
   static void LeaveAlone(std::unique_ptr<State> state) noexcept;
 
   const PipelineConfig config_;
@@ -73,11 +79,42 @@ class Pipeline::State {
   CallGate gate_;
   std::atomic<TimePoint> close_until_{TimePoint::min()};  // set before the gate is shut
 
+  Mutex lease_mutex_;
+  // Opened when first asked for; shared with the leases.
+  std::shared_ptr<LeaseBookHandle> lease_book_ UCMSTORE_GUARDED_BY(lease_mutex_);
+
   Mutex close_mutex_;
   CondVar close_done_;
   Phase phase_ UCMSTORE_GUARDED_BY(close_mutex_) = Phase::kOpen;
 
   State* next_left_alone_ = nullptr;
 };
+
+// One call, from the door in to the door out.
+class Pipeline::State::Call {
+ public:
+  explicit Call(State& state) noexcept;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  ~Call() {
+    if (ok()) state_.gate_.Leave();
+  }
+  [[nodiscard]] bool ok() const noexcept { return refusal_ == nullptr; }
+  [[nodiscard]] Status refusal() const noexcept { return refusal_(); }
+
+ private:
+  State& state_;
+  Status (*refusal_)() noexcept = nullptr;
+};
+
+template <typename Use>
+auto Pipeline::State::WithLeases(Use&& use)
+    -> std::invoke_result_t<Use, const std::shared_ptr<LeaseBookHandle>&> {
+  const Call call(*this);
+  if (!call.ok()) return std::unexpected(call.refusal());
+  const Result<std::shared_ptr<LeaseBookHandle>> book = OpenBook();
+  if (!book) return std::unexpected(book.error());
+  return use(*book);
+}
 
 }  // namespace ucmstore

@@ -9,13 +9,14 @@
 
 PYBIND11_MODULE(_core, module) {
   namespace py = pybind11;
-  using namespace ucmstore::python;  // NOLINT(google-build-using-namespace): five calls, one scope
+  using namespace ucmstore::python;  // NOLINT(google-build-using-namespace): a few calls, one scope
   module.attr("version") = UCMSTORE_VERSION;
   StartReleaseQueue();
   py::module_::import("atexit").attr("register")(py::cpp_function(&EndReleaseQueue));
   RegisterErrors();
   RegisterIdentity(module);
   RegisterMemory(module);
+  RegisterLeases(module);
   RegisterOptions(module);
   RegisterPipeline(module);
   RegisterAdmin(module);

@@ -10,6 +10,7 @@ namespace ucmstore::python {
 
 void RegisterAdmin(pybind11::module_& module);     // admin_inspect, admin_walk
 void RegisterIdentity(pybind11::module_& module);  // Namespace, Layout, BlockHasher
+void RegisterLeases(pybind11::module_& module);    // Lease
 void RegisterMemory(pybind11::module_& module);    // Pin, dlpack_memory, crc32c
 void RegisterOptions(pybind11::module_& module);   // option_tables, plugins, parse_size, …
 void RegisterPipeline(pybind11::module_& module);  // Pipeline, Task

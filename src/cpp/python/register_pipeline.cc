@@ -16,6 +16,7 @@
 #include "python/arguments.h"
 #include "python/errors.h"
 #include "python/gil.h"
+#include "python/py_lease.h"
 #include "python/register.h"
 #include "python/release_queue.h"
 #include "python/task_hub.h"
@@ -184,6 +185,21 @@ class PyPipeline {
     });
   }
 
+  [[nodiscard]] std::unique_ptr<PyLease> Acquire(const py::object& ids) const {
+    const BlockIds blocks(ids.ptr());
+    return Leased([&] { return hub_->pipeline().Acquire(blocks.get()); });
+  }
+  [[nodiscard]] std::unique_ptr<PyLease> Reserve(const py::object& ids,
+                                                 std::optional<std::uint32_t> shard) const {
+    const BlockIds blocks(ids.ptr());
+    const std::uint32_t count = shard ? 1 : shards_per_block();
+    return Leased([&] { return hub_->pipeline().Reserve(blocks.get(), shard.value_or(0), count); });
+  }
+  [[nodiscard]] py::tuple RingMemory() const {
+    const LeaseMemoryV1 memory = ValueOrThrow(hub_->pipeline().RingMemory());
+    return py::make_tuple(reinterpret_cast<std::uintptr_t>(memory.base), memory.bytes);
+  }
+
   // Ids and codes of the tasks that ended.
   [[nodiscard]] py::tuple Poll(std::size_t at_most) const {
     std::vector<TaskPtr> tasks;
@@ -265,6 +281,17 @@ class PyPipeline {
     });
   }
 
+  template <typename Ask>
+  [[nodiscard]] std::unique_ptr<PyLease> Leased(Ask&& ask) const {
+    Result<std::unique_ptr<Lease>> lease;
+    {
+      const GilRelease no_gil;
+      lease = ask();
+    }
+    return std::make_unique<PyLease>(ValueOrThrow(std::move(lease)), shard_size(),
+                                     shards_per_block());
+  }
+
   template <typename MakePlan>
   [[nodiscard]] std::unique_ptr<PyTask> Begin(TaskKind kind,
                                               std::optional<std::uint32_t> timeout_ms,
@@ -316,6 +343,9 @@ void RegisterPipeline(py::module_& module) {
            py::arg("sizes"), py::arg("timeout"), py::arg("priority"), py::arg("memory"))
       .def("prefetch", &PyPipeline::Prefetch, py::arg("ids"), py::arg("shard"), py::arg("timeout"),
            py::arg("priority"))
+      .def("acquire", &PyPipeline::Acquire, py::arg("ids"))
+      .def("reserve", &PyPipeline::Reserve, py::arg("ids"), py::arg("shard"))
+      .def("ring_memory", &PyPipeline::RingMemory)
       .def("poll", &PyPipeline::Poll, py::arg("at_most"))
       .def("poll_fd", &PyPipeline::PollFd)
       .def("await_fd", &PyPipeline::AwaitFd)

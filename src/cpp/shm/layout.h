@@ -65,12 +65,13 @@ struct RingShared {
 static_assert(sizeof(RingShared) == 192);
 
 // A place that a process takes. It lives as long as it holds the kernel's lock of its byte
-// (process_table.h); what is in here is for people, but for `taken`.
+// (process_table.h); what is in here is for people, but for `taken` and `leases`.
 struct ProcessEntry {
   std::atomic<std::uint32_t> taken;  // 1 from before the first trace in the ring until all are gone
   std::atomic<std::uint32_t> pid;    // as the process itself sees it
   std::atomic<std::uint64_t> since_ns;  // CLOCK_BOOTTIME
-  std::array<std::atomic<std::uint64_t>, 6> reserved;
+  std::atomic<std::uint64_t> leases;    // out in this process; counts towards a limit of all
+  std::array<std::atomic<std::uint64_t>, 5> reserved;
 };
 static_assert(sizeof(ProcessEntry) == 64);
 

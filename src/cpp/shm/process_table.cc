@@ -127,6 +127,7 @@ Status ProcessTable::Join(const EraseTraces& erase) {
 void ProcessTable::EraseDead(std::uint32_t place, const EraseTraces& erase) {
   if (erase) erase(place);
   entries_[place].pid.store(0, std::memory_order_relaxed);
+  entries_[place].leases.store(0, std::memory_order_relaxed);
   entries_[place].taken.store(0, std::memory_order_release);
 }
 
@@ -175,6 +176,27 @@ std::uint32_t ProcessTable::Others() const {
     if (IsAlive(place)) ++others;
   }
   return others;
+}
+
+// Of two that take the last one at once, whoever's addition came second sees both.
+bool ProcessTable::TakeLease(std::uint64_t limit) noexcept {
+  std::atomic<std::uint64_t>& mine = entries_[place()].leases;
+  mine.fetch_add(1, std::memory_order_seq_cst);
+  if (Leases() <= limit) return true;
+  mine.fetch_sub(1, std::memory_order_seq_cst);
+  return false;
+}
+
+void ProcessTable::ReturnLease() noexcept {
+  entries_[place()].leases.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+std::uint64_t ProcessTable::Leases() const noexcept {
+  std::uint64_t leases = 0;
+  for (std::uint32_t place = 0; place < kMaxProcesses; ++place) {
+    leases += entries_[place].leases.load(std::memory_order_seq_cst);
+  }
+  return leases;
 }
 
 void ProcessTable::Leave(const EraseTraces& erase) {

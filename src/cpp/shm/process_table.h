@@ -63,6 +63,13 @@ class ProcessTable {
   // How many places are held but this one.
   [[nodiscard]] std::uint32_t Others() const;
 
+  // One lease more in this process, unless all processes together would have more than `limit`.
+  // Requires: joined.
+  [[nodiscard]] bool TakeLease(std::uint64_t limit) noexcept;
+  void ReturnLease() noexcept;
+  // Of all processes together, those of the dead included that are not reaped yet.
+  [[nodiscard]] std::uint64_t Leases() const noexcept;
+
   // Erases this process's own traces and gives up the place. Nothing if not joined.
   void Leave(const EraseTraces& erase);
 

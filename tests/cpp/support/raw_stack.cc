@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "options/option_set.h"
+#include "support/lease_client.h"
 #include "support/test_store.h"
 #include "task/runtime.h"
 
@@ -122,6 +123,8 @@ class RawStack final : public TestStore {
     return stats;
   }
 
+  StoreV1& top() { return *stages_.front().store; }
+
  private:
   static constexpr std::uint32_t kCloseMs = 5000;
   struct Stage {
@@ -129,8 +132,6 @@ class RawStack final : public TestStore {
     const PluginV1* plugin;
     StoreV1* store;
   };
-
-  StoreV1& top() { return *stages_.front().store; }
 
   Status Add(const std::string& name, const std::string& label, SetupV1 setup) {
     const PluginV1& plugin = PluginOf(name);
@@ -183,6 +184,8 @@ std::vector<std::string> StagesOf(const std::string& spec) {
   }
   return stages;
 }
+
+StoreV1& TopOf(TestStore& store) { return dynamic_cast<RawStack&>(store).top(); }
 
 const PluginV1& PluginOf(const std::string& stage) {
   const std::string path =

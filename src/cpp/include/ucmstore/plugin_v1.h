@@ -125,6 +125,73 @@ struct IdentityTableV1 {
   void (*identity)(StoreV1* store, void* ctx, void (*text)(void* ctx, const char* text));
 };
 
+// "leases/1": lends the memory in which a stage keeps blocks, so that the caller reads and writes
+// it in place. A lease pins one block there until it is released; its memory is the caller's for so
+// long, also when the store has been closed meanwhile. Shard i of a lease lies at
+// base + i * shard_stride of the memory (`memory`), which may be registered with a device once.
+//
+// Leases are had and given back through a book, which outlives its store. What is left in a book
+// that is closed is released; after that nothing of the memory may be touched. Leases end with
+// their process. After a fork the child's calls are kClosed, and close does nothing.
+// Thread-safe, but for close: no other call of the book may be in progress or follow.
+struct LeaseBook;               // the stage's own
+using LeaseId = std::uint64_t;  // 0 is never a lease; one of another book, or released, is unknown
+
+// What became of one block of a call.
+struct LeaseV1 {
+  LeaseId lease = 0;     // 0: there is none
+  void* base = nullptr;  // of the block's first shard
+  Code code = Code::kOk;
+  std::uint32_t reserved = 0;
+};
+
+struct LeaseMemoryV1 {
+  void* base = nullptr;  // of all blocks' shards together
+  std::uint64_t bytes = 0;
+  std::uint64_t shard_stride = 0;  // at least shard_size
+  std::uint64_t reserved = 0;
+};
+
+struct LeasesTableV1 {
+  std::uint32_t struct_size;
+  std::uint32_t reserved;
+  // Null when out of memory. The store is set up already.
+  LeaseBook* (*open)(StoreV1* store);
+  void (*close)(LeaseBook* book);
+  void (*memory)(LeaseBook* book, LeaseMemoryV1* memory);
+  // Pins, for reading, the blocks that are whole and in memory; fetches nothing. An id may be given
+  // twice. `lengths` (null: not wanted) gets the length of each shard, shards_per_block for each
+  // block. For each block:
+  //   kOk        a lease
+  //   kNotFound  it is not in memory, or not whole
+  //   kBusy      too many leases are out
+  // A code that is neither of the first two is also the call's status, in words; what was leased is
+  // leased all the same. kInvalidArgument, kClosed from the call: nothing was leased.
+  Status (*acquire)(LeaseBook* book, const BlockId* blocks, std::uint32_t count, LeaseV1* leases,
+                    std::uint32_t* lengths);
+  // Claims room for shards [first_shard, first_shard + shard_count) of blocks, for writing; all of
+  // them or none. Nobody else can bring those shards until they are committed or released. May ask
+  // the store below. For each block:
+  //   kOk        a lease; lease 0: the block is visible already, there is nothing to bring
+  //   kPending   somebody brings, or has brought, one of these shards; it may be dumped
+  //   nevertheless kBusy      too many leases are out, or no slot can be had; dump it kAborted the
+  //   block was given up while it was incomplete: bring all of it anew
+  // The last two are also the call's status, as above.
+  Status (*reserve)(LeaseBook* book, const BlockId* blocks, std::uint32_t count,
+                    std::uint32_t first_shard, std::uint32_t shard_count, LeaseV1* leases);
+  // The first `bytes` bytes of this reserved shard are there, and will not change any more: the
+  // caller writes it no more. As a dump of the shard that has ended: the block is visible when all
+  // its shards have come, and is written to the store below some time later, whatever the stage
+  // does for dumps. The lease goes on, for reading.
+  //   kNotFound         no such lease, or released
+  //   kInvalidArgument  not a reserved shard of it, or committed before; `bytes` not
+  //   in 1..shard_size
+  Status (*commit)(LeaseBook* book, LeaseId lease, std::uint32_t shard, std::uint32_t bytes);
+  // Ends leases; the caller touches their memory no more. What was reserved and not committed is
+  // given up. kNotFound: one is not known, or released already; the others are released.
+  Status (*release)(LeaseBook* book, const LeaseId* leases, std::uint32_t count);
+};
+
 // ---- the table -------------------------------------------------------------------------------
 
 struct PluginV1 {
@@ -153,6 +220,7 @@ using PluginEntryV1 = const PluginV1* (*)();
 
 static_assert(sizeof(OptionSpecV1) == 40 && sizeof(OptionValueV1) == 56);
 static_assert(sizeof(SetupV1) == 136 && sizeof(PluginV1) == 80);
+static_assert(sizeof(LeaseV1) == 24 && sizeof(LeaseMemoryV1) == 32 && sizeof(LeasesTableV1) == 64);
 
 }  // namespace ucmstore
 

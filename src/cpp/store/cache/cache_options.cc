@@ -74,6 +74,13 @@ constexpr OptionSpecV1 kTable[] = {
      .range = "0..86400000",
      .help = "A block that cannot be written back for so long is lost once the ring needs its "
              "room; the log and the figures say so."},
+    {.name = "max_leases",
+     .type = OptionType::kInt,
+     .flags = 0,
+     .default_text = "0",
+     .range = "0..2147483647",
+     .help = "Slots leased at once by all processes together, so that the others stay free for "
+             "loads and dumps; at most all but one. 0: a quarter of the ring."},
 };
 
 std::uint32_t ModeOf(const std::string& share) {
@@ -92,6 +99,8 @@ Result<CacheOptions> CacheOptions::From(const StageSetup& setup, const std::stri
   options.unlink = setup.Bool("unlink");
   options.write_back.in_flight = static_cast<std::uint32_t>(setup.Int("write_back_tasks"));
   options.write_back.give_up = milliseconds(setup.Int("write_back_give_up_ms"));
+
+  options.max_leases = static_cast<std::uint32_t>(setup.Int("max_leases"));
 
   SegmentRequest& segment = options.segment;
   segment.directory = setup.Text("path");

@@ -84,6 +84,7 @@ Status CacheStage::Open(const StageSetup& setup) {
   if (options->prefault && attachment_->TakePrefault()) {
     prefault_->Start({segment.data(), segment.header().segment_bytes - segment.header().data_at});
   }
+  SetUpLeases(options->max_leases);
   return Status::Ok();
 }
 
@@ -225,9 +226,11 @@ void CacheStage::GiveUp(ShardWait wait) noexcept {
   const bool for_a_slot = !wait.pin;
   wait.pin.Release();
   Status why = Status::Error(
-      Code::kBusy, for_a_slot ? "no slot for this block became free: all are in use, or wait to be "
-                                "written back"
-                              : "another process is dumping this shard and has stopped");
+      Code::kBusy, for_a_slot
+                       ? "no slot for this block became free: all are in use, or wait to be "
+                         "written back"
+                       : "this shard is reserved by a lease, or another process is dumping it "
+                         "and has stopped");
   try {
     Reap();  // perhaps nobody will ever land it
     if (wait.task->kind() == TaskKind::kLoad) {
@@ -334,6 +337,7 @@ bool CacheStage::Close(std::uint32_t timeout_ms) noexcept {
                Status::Error(Code::kCancelled, "the store was closed"));
     }
     prefault_->Stop();
+    if (lease_gate_ != nullptr) lease_gate_->Shut();
     watch_->Stop();
     {
       const MutexLock lock(mutex_);

@@ -26,6 +26,7 @@
 #include "base/mutex.h"
 #include "shm/attachment.h"
 #include "store/cache/cache_task.h"
+#include "store/cache/leases.h"
 #include "store/cache/prefault.h"
 #include "store/cache/unfinished.h"
 #include "store/cache/watch.h"
@@ -51,12 +52,16 @@ class CacheStage final : public ForwardStage {
   void VisitMetrics(void* ctx, void (*metric)(void* ctx, const MetricV1* metric)) noexcept override;
   // FlushTableV1.
   Status Flush(std::uint32_t timeout_ms) noexcept;
+  // LeasesTableV1.
+  [[nodiscard]] std::unique_ptr<LeaseBook> OpenLeases();
 
  protected:
   Status Open(const StageSetup& setup) override;
 
  private:
   friend class CacheTask;
+  friend struct LeaseBook;
+  friend class LeaseGate;
   friend class Watch;
   friend class WriteBack;
   class RunJob;
@@ -131,11 +136,17 @@ class CacheStage final : public ForwardStage {
   void GoPast(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   void EndPast(Past& past, TaskId below);
 
+  // ---- leases.cc ----
+  void SetUpLeases(std::uint32_t wanted);  // 0: as many as seems right
+
   // ---- dump_flow.cc ----
   void DumpRun(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   // True: dealt with. False: look at the slot again.
   bool DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& positions);
   bool DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task, const Positions& positions);
+  // The block in the slot is visible. If it was removed below since it came here, it is dirty
+  // again.
+  void SeeThatItGetsBelow(const Pin& pin, const BlockId& block);
   void DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Positions& positions);
   void DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   // They are looked at again when something in the ring has changed; in the end they are kBusy.
@@ -153,6 +164,8 @@ class CacheStage final : public ForwardStage {
   std::optional<Watch> watch_;
   std::optional<WriteBack> write_back_;
   std::optional<Prefault> prefault_;
+  std::shared_ptr<LeaseGate> lease_gate_;
+  std::uint64_t max_leases_ = 0;
   bool through_ = false;
 
   Mutex mutex_;

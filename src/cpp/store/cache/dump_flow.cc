@@ -93,14 +93,8 @@ bool CacheStage::DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& po
 
 bool CacheStage::DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task,
                                  const Positions& positions) {
-  const BlockId block = task->shards()[positions.front()].block;
-  unfinished_->Forget(block);
-  SlotWord word = ring().WordOf(pin);
-  // Removed below since it came here: what is confirmed now must get there again.
-  if (word.state() == SlotState::kClean && !BelowHas(block) && ring().Rewrite(pin)) {
-    if (!through_) write_back_->Add(pin.slot());
-    word = ring().WordOf(pin);
-  }
+  SeeThatItGetsBelow(pin, task->shards()[positions.front()].block);
+  const SlotWord word = ring().WordOf(pin);
   if (!through_ || word.state() == SlotState::kClean) {
     EndAsDumped(task, positions);
   } else if (ring().IsMine(word.owner())) {
@@ -110,6 +104,15 @@ bool CacheStage::DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task,
     WaitForAChange(task, positions);  // another process sees to it
   }
   return true;
+}
+
+void CacheStage::SeeThatItGetsBelow(const Pin& pin, const BlockId& block) {
+  unfinished_->Forget(block);
+  // Removed below since it came here: what is confirmed now must get there again.
+  const SlotWord word = ring().WordOf(pin);
+  if (word.state() == SlotState::kClean && !BelowHas(block) && ring().Rewrite(pin)) {
+    write_back_->Add(pin.slot());
+  }
 }
 
 void CacheStage::DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Positions& positions) {

@@ -174,14 +174,18 @@ void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& po
 // Until nobody is copying it in any more.
 void CacheStage::WaitForShard(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin) {
   const std::uint32_t shard = task->shards()[position].index;
-  // Our own copies end, or what they wait for has a deadline of its own.
+  // Our own copies end, or what they wait for has a deadline of its own; but what is dumped here
+  // may be reserved by a lease, for as long as its holder likes.
   const bool ours = ring().IsMine(ring().ShardState(pin, shard));
-  ShardWait wait{
-      .task = task,
-      .positions = {position},
-      .pin = pin.Another(),
-      .shard = shard,
-      .give_up = ours ? TimePoint::max() : std::chrono::steady_clock::now() + kPatienceWithOthers};
+  const TimePoint now = std::chrono::steady_clock::now();
+  TimePoint give_up = now + kPatienceWithOthers;
+  if (ours)
+    give_up = task->kind() == TaskKind::kDump ? now + kPatienceWithLeases : TimePoint::max();
+  ShardWait wait{.task = task,
+                 .positions = {position},
+                 .pin = pin.Another(),
+                 .shard = shard,
+                 .give_up = give_up};
   if (Status status = watch_->Add(wait); !status.ok()) EndAll(task, {position}, status);
 }
 

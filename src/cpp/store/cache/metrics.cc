@@ -37,6 +37,8 @@ void CacheStage::VisitMetrics(void* ctx,
         static_cast<double>(shared.evictions.load(std::memory_order_relaxed)));
     one("ring_reaped_processes", MetricKind::kCounter,
         static_cast<double>(shared.reaped_processes.load(std::memory_order_relaxed)));
+    one("ring_leases", MetricKind::kGauge, static_cast<double>(attachment_->processes().Leases()));
+    one("max_leases", MetricKind::kGauge, static_cast<double>(max_leases_));
     one("ring_is_private", MetricKind::kGauge, attachment_->segment().is_private() ? 1 : 0);
   } catch (...) {  // the ABI's edge; out of memory for a name
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plugin of the Cache stage: its table, and "flush/1" and "admin/1" besides what
-// every stage has.
+// The plugin of the Cache stage: its table, and "flush/1", "admin/1" and "leases/1" besides
+// what every stage has.
 #include "store/cache/admin.h"
 #include "store/cache/cache_options.h"
 #include "store/cache/cache_stage.h"
@@ -18,6 +18,7 @@ const void* Query(StoreV1* store, const char* name) {
   static constexpr FlushTableV1 kFlush{sizeof(FlushTableV1), 0, &Flush};
   if (std::string_view(name) == "flush/1") return &kFlush;
   if (std::string_view(name) == "admin/1") return CacheAdmin();
+  if (std::string_view(name) == "leases/1") return CacheLeases();
   return StagePlugin<CacheStage>::Query(store, name);
 }
 
