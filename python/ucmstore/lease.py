@@ -131,9 +131,15 @@ class Reservation(_Leased):
     @property
     def present(self) -> npt.NDArray[np.bool_]:
         """Which ids are visible already."""
-        return (self._codes == Code.OK) & ~self._leased
+        present: npt.NDArray[np.bool_] = (self._codes == Code.OK) & ~self._leased
+        return present
 
-    def commit(self, i: int, shard: int | None = None, bytes: int | None = None) -> None:  # noqa: A002
+    def commit(
+        self,
+        i: int,
+        shard: int | None = None,
+        bytes: int | None = None,  # noqa: A002  (what is counted)
+    ) -> None:
         """Shard `shard` of the i-th id is there; None: all that were reserved.
 
         `bytes`: how many of `shard_size`, None: all. The block is visible when its last shard has
