@@ -211,5 +211,19 @@ TEST(Pipeline, TwoStoresInOneProcessAreStrangers) {
   EXPECT_EQ(two->LookupPrefix(Ids(2)).value(), 0U);
 }
 
+TEST(PipelineLeases, M06_AreRefusedInWordsWhereTheTopmostStageHasNone) {
+  const auto store = MustOpen(Config("Probe"));
+  const BlockId id = Id(1);
+  for (const Status& status :
+       {store->Acquire({&id, 1}).error(), store->Reserve({&id, 1}, 0, 2).error(),
+        store->RingMemory().error()}) {
+    EXPECT_EQ(status.code, Code::kUnsupported);
+    EXPECT_EQ(status.text(),
+              "leases need a pipeline that begins with Cache; this one begins with Probe");
+  }
+  ASSERT_TRUE(store->Close(1'000).ok());
+  EXPECT_EQ(store->Acquire({&id, 1}).error().code, Code::kClosed);
+}
+
 }  // namespace
 }  // namespace ucmstore::test

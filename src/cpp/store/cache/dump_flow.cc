@@ -159,6 +159,8 @@ void CacheStage::DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Pos
   } catch (const std::exception&) {
     // Out of memory for the records: the ring bounds its blocks, and Close looks for dirty ones.
   }
+  // Before the end is told: whoever hears of it may want the block given up, or evicted.
+  if (moving.empty()) pin.Release();
   for (const std::uint32_t i : moved) task->EndMoved(i, Status::Ok(), BytesOf(task->shards()[i]));
   EndAsDumped(task, there);
   for (const std::uint32_t i : moving) WaitForShard(task, i, pin);
