@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench [lookup] [transfer] [scale] [idle] [ring] [--root DIR] [--pairs N] [--json]`:
-take the figures, all if none is named, and print them as a table, as Markdown or as JSON."""
+"""`python -m bench [lookup] [transfer] [scale] [idle] [ring] [--root DIR] [--pairs N]
+[--json]`: take the figures, all if none is named, and print them as a table, as Markdown or as
+JSON. `python -m bench policy --trace FILE`: what a full cache should keep; it takes no times."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import idle, lookup, ring, scale, transfer
+from bench import idle, lookup, policy, ring, scale, transfer
 from bench.measure import Figure, machine
 
 PARTS: dict[str, Callable[[Path | None, int], list[Figure]]] = {
@@ -61,6 +62,8 @@ def _print_table(figures: list[Figure], as_markdown: bool) -> None:
 
 def main() -> int:
     """Take the figures; 1 if a target was missed."""
+    if sys.argv[1:2] == ["policy"]:
+        return policy.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     parser.add_argument("--root", type=Path, help="a folder on the medium to measure")
