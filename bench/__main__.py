@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench [lookup] [transfer] [scale] [idle] [ring] [--root DIR] [--pairs N]
+"""`python -m bench [lookup] [transfer] [scale] [idle] [ring] [cache] [--root DIR] [--pairs N]
 [--json]`: take the figures, all if none is named, and print them as a table, as Markdown or as
 JSON. `python -m bench policy --trace FILE`: what a full cache should keep; it takes no times."""
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import idle, lookup, policy, ring, scale, transfer
+from bench import cache, idle, lookup, policy, ring, scale, transfer
 from bench.measure import Figure, machine
 
 PARTS: dict[str, Callable[[Path | None, int], list[Figure]]] = {
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[Path | None, int], list[Figure]]] = {
     "scale": scale.run,
     "idle": idle.run,
     "ring": ring.run,
+    "cache": cache.run,
 }
 
 
@@ -52,7 +53,8 @@ def _print_table(figures: list[Figure], as_markdown: bool) -> None:
     if as_markdown:
         print(f"| {' | '.join(_HEADINGS)} |\n|{' --- |' * len(_HEADINGS)}")
         for figure in figures:
-            print(f"| {' | '.join(_cells(figure))} |")
+            cells = (cell.replace("|", "\\|") for cell in _cells(figure))  # "Cache|Posix"
+            print(f"| {' | '.join(cells)} |")
         return
     table = Table(*_HEADINGS)
     for figure in figures:

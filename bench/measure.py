@@ -39,8 +39,9 @@ class Spread:
         """The spread of at least one value."""
         return cls(statistics.median(values), min(values), max(values))
 
-    def text(self, unit: str = "", digits: int = 2) -> str:
+    def text(self, unit: str = "") -> str:
         """ "1.02 µs (0.98 - 1.10)"."""
+        digits = 2 if not 0 < self.median < 0.1 else 3
         return (
             f"{self.median:.{digits}f}{' ' if unit else ''}{unit} "
             f"({self.low:.{digits}f} - {self.high:.{digits}f})"
