@@ -7,7 +7,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,8 @@ from typing import Literal
 import numpy as np
 
 import ucmstore
-from bench.measure import Bytes, Figure, Spread, aligned, in_turns, random_ids, ratios, scratch
+from bench.measure import Figure, Spread, in_turns, random_ids, ratios, scratch
+from bench.neighbour import Mover
 from bench.stores import NAMESPACE
 
 MEMORY = Path("/dev/shm")
@@ -25,23 +26,41 @@ SINGLES = 2_000
 SLOT_BYTES = 64 + 64 + 32 + 16  # of a ring of one tiny shard a block, metadata included
 LIMITS_US = {1 << 12: 0.03, 1 << 16: 0.06, 1 << 20: 0.11}
 SIZES = {256 << 10: 0.85, 1 << 20: 0.9, 4 << 20: 0.9}
-WORKING_SET = 256 << 20  # far outside the CPU's cache
+OUTSIDE = 256 << 20  # bytes a run, far outside the CPU's cache
+INSIDE = 8 << 20  # source and destination are in it
+TOGETHER = 0.9  # of two memcpys
+LOADED = 7  # the seed of the blocks that are loaded
+TIMES = 2  # with two processes: so that both are at it for most of the time
 
-NEIGHBOUR = """
-import sys, ucmstore
-store = ucmstore.open(
-    "Cache|Null", shard_size=int(sys.argv[1]), shards_per_block=1, log_level="error",
-    namespace=ucmstore.Namespace(model="bench", dtype="uint8"),
-    stages={"cache": {"path": sys.argv[2], "capacity": sys.argv[3] + "B"}})
-print("attached", flush=True)
-sys.stdin.read()
-"""
+
+class Neighbour:
+    """The second process."""
+
+    def __init__(self, folder: Path, size: int, capacity: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.neighbour", str(folder), str(size), str(capacity)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.answer() == "attached"
+
+    def begin(self, what: str, seed: int, count: int, times: int) -> None:
+        """Let it move blocks."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{what} {seed} {count} {times}\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        """Its next line."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
 
 
 @contextmanager
 def _ring(
     folder: Path, shard_size: int, capacity: int, write: Literal["back", "through"]
-) -> Iterator[ucmstore.Store]:
+) -> Iterator[tuple[ucmstore.Store, Neighbour]]:
     """A ring over nothing, and a second process that has it open."""
     with ucmstore.open(
         "Cache|Null",
@@ -51,23 +70,17 @@ def _ring(
         log_level="error",
         cache={"path": str(folder), "capacity": capacity, "unlink": True, "write": write},
     ) as store:
-        neighbour = subprocess.Popen(
-            [sys.executable, "-c", NEIGHBOUR, str(shard_size), str(folder), str(capacity)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        neighbour = Neighbour(folder, shard_size, capacity)
         try:
-            assert neighbour.stdout is not None
-            assert neighbour.stdout.readline() == b"attached\n"
-            yield store
+            yield store, neighbour
         finally:
-            neighbour.communicate(timeout=60)
+            neighbour.process.communicate(timeout=60)
 
 
 def _lookups(folder: Path, slots: int, pairs: int) -> list[Figure]:
     random = np.random.default_rng(5)
     # Written through, so that nothing is on its way below while lookups are timed.
-    with _ring(folder, 64, slots * SLOT_BYTES + (1 << 16), "through") as store:
+    with _ring(folder, 64, slots * SLOT_BYTES + (1 << 16), "through") as (store, _):
         ids = random_ids(slots * 9 // 10, random)
         source = np.zeros((1 << 12, 64), np.uint8)
         for at in range(0, len(ids), len(source)):
@@ -113,53 +126,85 @@ def _lookups(folder: Path, slots: int, pairs: int) -> list[Figure]:
     ]
 
 
-def _moves(folder: Path, size: int, pairs: int) -> list[Figure]:
-    random = np.random.default_rng(6)
-    count = WORKING_SET // size
-    source, into, other = aligned(count, size), aligned(count, size), aligned(count, size)
-    with _ring(folder, size, 2 * WORKING_SET + (64 << 20), "back") as store:
+def _figure(
+    name: str, setting: str, moved: int, ours: list[float], plain: list[float], target: float
+) -> Figure:
+    ratio = ratios(plain, ours)
+    return Figure(
+        name,
+        setting,
+        ratio,
+        "x memcpy",
+        target=f"at least {target}",
+        met=ratio.median >= target,
+        beside={
+            "ring, GB/s": Spread.of([moved / 1e9 / s for s in ours]),
+            "memcpy, GB/s": Spread.of([moved / 1e9 / s for s in plain]),
+        },
+    )
 
-        def copy(to: Bytes, of: Bytes) -> float:
-            started = time.perf_counter()
-            for row in range(count):
-                to[row] = of[row]
-            return time.perf_counter() - started
 
-        # Every page of the ring has been touched before anything is timed.
-        for _ in range(3):
-            store.dump(random_ids(count, random), source).wait()
-        ids = random_ids(count, random)
-        store.dump(ids, source).wait()
+def _runs(
+    move: Callable[[str, int], float], what: str
+) -> tuple[Callable[[int], float], Callable[[int], float]]:
+    """Ours and the copy; loads ask for the blocks of one seed, dumps bring new ones each time."""
+    return (
+        lambda round_: move(what, LOADED if what == "load" else 1000 + 2 * round_),
+        lambda _: move("copy", 0),
+    )
 
-        def load(_round: int) -> float:
-            started = time.perf_counter()
-            store.load(ids, into).wait()
-            return time.perf_counter() - started
 
-        def dump(_round: int) -> float:
-            fresh = random_ids(count, random)
-            started = time.perf_counter()
-            store.dump(fresh, source).wait()
-            return time.perf_counter() - started
-
-        loads, plain = in_turns(pairs, load, lambda _: copy(into, other))
-        assert (into[:4] == source[:4]).all()
-        dumps, plain_again = in_turns(pairs, dump, lambda _: copy(other, source))
+def _alone(folder: Path, size: int, inside: bool, pairs: int) -> list[Figure]:
+    working_set = INSIDE if inside else OUTSIDE
+    repeat = OUTSIDE // working_set
+    # Inside, a dump's slots should be, too; two more, for those that are being written back.
+    capacity = INSIDE + 2 * size + (1 << 18) if inside else 2 * OUTSIDE + (1 << 20)
     figures = []
-    for name, ours, bare in (("load", loads, plain), ("dump", dumps, plain_again)):
-        ratio = ratios(bare, ours)
+    with _ring(folder, size, capacity, "back") as (store, neighbour):
+        mover = Mover(store, size, working_set // size)
+        for seed in range(3):  # every page of the ring has been touched
+            mover.move("dump", seed, 1)
+        for what in ("load", "dump"):
+            mover.move("dump", LOADED, 1)
+            ours, plain = in_turns(pairs, *_runs(lambda w, s: mover.move(w, s, repeat), what))
+            figures.append(
+                _figure(
+                    f"ring {what}, {size >> 10} KiB blocks, one task",
+                    f"{working_set >> 20} MiB, {'inside' if inside else 'far outside'} the CPU's "
+                    "cache",
+                    OUTSIDE,
+                    ours,
+                    plain,
+                    SIZES[size],
+                )
+            )
+        if not inside:
+            figures += _together(mover, neighbour, size, pairs)
+    return figures
+
+
+def _together(mover: Mover, neighbour: Neighbour, size: int, pairs: int) -> list[Figure]:
+    """Two processes at the same ring against two that copy."""
+
+    def both(what: str, seed: int) -> float:
+        its_seed = seed + 1 if what == "dump" else seed
+        neighbour.begin(what, its_seed, OUTSIDE // size, TIMES)
+        mine = mover.move(what, seed, TIMES)
+        return max(mine, float(neighbour.answer()))
+
+    figures = []
+    for what in ("load", "dump"):
+        both("copy", 0)  # the neighbour has its memory
+        mover.move("dump", LOADED, 1)
+        ours, plain = in_turns(pairs, *_runs(both, what))
         figures.append(
-            Figure(
-                f"ring {name}, {size >> 10} KiB blocks, one task",
-                f"{WORKING_SET >> 20} MiB, outside the CPU's cache",
-                ratio,
-                "x memcpy",
-                target=f"at least {SIZES[size]}",
-                met=ratio.median >= SIZES[size],
-                beside={
-                    "ring, GB/s": Spread.of([WORKING_SET / 1e9 / s for s in ours]),
-                    "memcpy, GB/s": Spread.of([WORKING_SET / 1e9 / s for s in bare]),
-                },
+            _figure(
+                f"ring {what}, {size >> 10} KiB blocks, two processes at once",
+                f"{OUTSIDE >> 20} MiB each, {TIMES} times",
+                2 * TIMES * OUTSIDE,
+                ours,
+                plain,
+                TOGETHER,
             )
         )
     return figures
@@ -173,5 +218,7 @@ def run(_root: Path | None, pairs: int) -> list[Figure]:
             figures += _lookups(folder, slots, pairs)
     for size in SIZES:
         with scratch(MEMORY) as folder:
-            figures += _moves(folder, size, pairs)
+            figures += _alone(folder, size, False, pairs)
+        with scratch(MEMORY) as folder:
+            figures += _alone(folder, size, True, pairs)
     return figures
