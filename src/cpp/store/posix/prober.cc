@@ -74,7 +74,8 @@ struct Prober::Batch {
 
 class Prober::Probe final : public Job {
  public:
-  explicit Probe(std::shared_ptr<Batch> batch) : batch_(std::move(batch)) {}
+  // Last before it is queued: the batch owns its probes, so until it runs each keeps the other.
+  void Give(std::shared_ptr<Batch> batch) noexcept { batch_ = std::move(batch); }
   void Run() noexcept override {
     const std::shared_ptr<Batch> batch = std::move(batch_);  // its end may be the probe's
     batch->Work();
@@ -90,8 +91,9 @@ Status Prober::Start(const std::shared_ptr<Batch>& batch) {
   std::vector<Job*> jobs;
   const std::size_t count = std::min<std::size_t>(pool_.max_threads(), batch->blocks.size());
   for (std::size_t i = 0; i < count; ++i) {
-    jobs.push_back(batch->probes.emplace_back(std::make_unique<Probe>(batch)).get());
+    jobs.push_back(batch->probes.emplace_back(std::make_unique<Probe>()).get());
   }
+  for (const auto& probe : batch->probes) probe->Give(batch);
   return pool_.TryPush(jobs, Lane::kLoad);
 }
 
