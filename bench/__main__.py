@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m bench [lookup] [transfer] [scale] [idle] [ring] [cache] [--root DIR] [--pairs N]
 [--json]`: take the figures, all if none is named, and print them as a table, as Markdown or as
-JSON. `python -m bench policy --trace FILE`: what a full cache should keep; it takes no times."""
+JSON. `python -m bench lmcache`: beside LMCache, where that is installed.
+`python -m bench policy --trace FILE`: what a full cache should keep; it takes no times."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import cache, idle, lookup, policy, ring, scale, transfer
+from bench import cache, idle, lmcache, lookup, policy, ring, scale, transfer
 from bench.measure import Figure, machine
 
 PARTS: dict[str, Callable[[Path | None, int], list[Figure]]] = {
@@ -25,7 +26,9 @@ PARTS: dict[str, Callable[[Path | None, int], list[Figure]]] = {
     "idle": idle.run,
     "ring": ring.run,
     "cache": cache.run,
+    "lmcache": lmcache.run,
 }
+ASKED_FOR = {"lmcache"}  # only if named
 
 
 def _verdict(figure: Figure) -> str:
@@ -67,7 +70,7 @@ def main() -> int:
     if sys.argv[1:2] == ["policy"]:
         return policy.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all but lmcache")
     parser.add_argument("--root", type=Path, help="a folder on the medium to measure")
     parser.add_argument("--pairs", type=int, default=7, help="runs of each (default 7)")
     parser.add_argument("--json", action="store_true")
@@ -76,7 +79,7 @@ def main() -> int:
     if given.pairs < 1:
         parser.error("--pairs must be at least 1")
     figures: list[Figure] = []
-    for part in given.parts or PARTS:
+    for part in given.parts or [part for part in PARTS if part not in ASKED_FOR]:
         print(f"taking {part} …", file=sys.stderr)
         figures += PARTS[part](given.root, given.pairs)
     where = machine(given.root or Path(tempfile.gettempdir()))

@@ -29,7 +29,7 @@ from bench.measure import (
     scratch,
     settle,
 )
-from bench.stores import NAMESPACE, namespace_folder, open_posix
+from bench.stores import NAMESPACE, drain, namespace_folder, open_posix
 
 MEMORY = "/dev/shm"
 SIZES = (256 << 10, 1 << 20, 4 << 20)
@@ -61,15 +61,6 @@ def _cached(root: Path, ring: Path, size: int, blocks: int) -> Iterator[ucmstore
     ) as store:
         assert store.stats()["cache"]["ring_slots"] == blocks
         yield store
-
-
-def _drain(store: ucmstore.Store) -> None:
-    """Wait until everything is written back."""
-    while True:
-        figures = store.stats()["cache"]
-        if figures["write_back_waiting_blocks"] + figures["write_backs_in_flight"] == 0:
-            return
-        time.sleep(0.01)
 
 
 def _loads(folder: Path, ring: Path, size: int, pairs: int) -> list[Figure]:
@@ -154,7 +145,7 @@ def _dumps(folder: Path, ring: Path, size: int, pairs: int) -> list[Figure]:
     with _cached(root, ring, size, 2 * count) as store:
 
         def clear() -> None:
-            _drain(store)
+            drain(store)
             for prefix in namespace_folder(root).iterdir():
                 if prefix.is_dir():
                     for path in prefix.iterdir():

@@ -58,7 +58,7 @@ class Neighbour:
 
 
 @contextmanager
-def _ring(
+def ring(
     folder: Path, shard_size: int, capacity: int, write: Literal["back", "through"]
 ) -> Iterator[tuple[ucmstore.Store, Neighbour]]:
     """A ring over nothing, and a second process that has it open."""
@@ -80,7 +80,7 @@ def _ring(
 def _lookups(folder: Path, slots: int, pairs: int) -> list[Figure]:
     random = np.random.default_rng(5)
     # Written through, so that nothing is on its way below while lookups are timed.
-    with _ring(folder, 64, slots * SLOT_BYTES + (1 << 16), "through") as (store, _):
+    with ring(folder, 64, slots * SLOT_BYTES + (1 << 16), "through") as (store, _):
         ids = random_ids(slots * 9 // 10, random)
         source = np.zeros((1 << 12, 64), np.uint8)
         for at in range(0, len(ids), len(source)):
@@ -160,7 +160,7 @@ def _alone(folder: Path, size: int, inside: bool, pairs: int) -> list[Figure]:
     # Inside, a dump's slots should be, too; two more, for those that are being written back.
     capacity = INSIDE + 2 * size + (1 << 18) if inside else 2 * OUTSIDE + (1 << 20)
     figures = []
-    with _ring(folder, size, capacity, "back") as (store, neighbour):
+    with ring(folder, size, capacity, "back") as (store, neighbour):
         mover = Mover(store, size, working_set // size)
         for seed in range(3):  # every page of the ring has been touched
             mover.move("dump", seed, 1)
@@ -178,6 +178,8 @@ def _alone(folder: Path, size: int, inside: bool, pairs: int) -> list[Figure]:
                     SIZES[size],
                 )
             )
+        past = store.stats()["cache"]["dump_past_shards"]
+        assert past == 0, f"{past} dumps found no slot, and were not copied"
         if not inside:
             figures += _together(mover, neighbour, size, pairs)
     return figures

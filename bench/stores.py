@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,3 +44,12 @@ def fill(store: ucmstore.Store, ids: Bytes, block_bytes: int, batch: int = 1024)
     for at in range(0, len(ids), batch):
         part = ids[at : at + batch]
         store.dump(part, source=source[: len(part)]).wait()
+
+
+def drain(store: ucmstore.Store) -> None:
+    """Wait until a Cache has written everything back."""
+    while True:
+        figures = store.stats()["cache"]
+        if figures["write_back_waiting_blocks"] + figures["write_backs_in_flight"] == 0:
+            return
+        time.sleep(0.001)
