@@ -76,10 +76,9 @@ void WriteBack::Add(std::uint32_t slot) {
     const MutexLock lock(mutex_);
     const bool known = entries_.contains(slot);
     Entry& entry = entries_[slot];
-    const bool queued = std::ranges::find(ready_, slot) != ready_.end();
-    if (known && (entry.moving || entry.timer != 0 || queued)) return;
+    if (known && (entry.moving || entry.timer != 0 || entry.queued)) return;
     entry.generation = ring_.WordAt(slot).generation();
-    ready_.push_back(slot);
+    Queue(slot, entry);
   }
   Pump();
 }
@@ -92,7 +91,9 @@ void WriteBack::Pump() {
       if (pumping_ || stopped_ || ready_.empty() || in_flight_ >= limits_.in_flight) return;
       slot = ready_.front();
       ready_.pop_front();
-      entries_[slot].moving = true;
+      Entry& entry = entries_[slot];
+      entry.queued = false;
+      entry.moving = true;
       ++in_flight_;
       pumping_ = true;
     }
@@ -218,11 +219,16 @@ void WriteBack::Pause(std::uint32_t slot, Entry& entry, milliseconds pause) {
       const auto found = entries_.find(slot);
       if (found == entries_.end() || stopped_) return;
       found->second.timer = 0;
-      ready_.push_back(slot);
+      Queue(slot, found->second);
     }
     Pump();
   });
-  if (entry.timer == 0) ready_.push_back(slot);  // no timer is to be had: at once
+  if (entry.timer == 0) Queue(slot, entry);  // no timer is to be had: at once
+}
+
+void WriteBack::Queue(std::uint32_t slot, Entry& entry) {
+  ready_.push_back(slot);
+  entry.queued = true;
 }
 
 void WriteBack::Tell(std::vector<Follower>& followers, const Status& status) {
@@ -257,6 +263,7 @@ void WriteBack::Stop() {
       if (entry.timer != 0) timers.push_back(entry.timer);
       std::ranges::move(entry.followers, std::back_inserter(followers));
       entry.followers.clear();
+      entry.queued = false;
     }
     for (const auto& [slot, entry] : entries_) {
       if (!entry.moving) left.push_back(slot);

@@ -58,6 +58,7 @@ class WriteBack {
     std::uint32_t failures = 0;
     TimePoint first_failure{};
     Timer::EntryId timer = 0;  // while it pauses
+    bool queued = false;       // in ready_
     bool moving = false;
     TaskId below = 0;
     std::vector<Follower> followers;
@@ -68,6 +69,7 @@ class WriteBack {
   void Begin(std::uint32_t slot, const BlockId& block);
   void End(std::uint32_t slot, const Status& status);
   void Lost(std::uint32_t slot);
+  void Queue(std::uint32_t slot, Entry& entry) UCMSTORE_REQUIRES(mutex_);
   void Retry(std::uint32_t slot, Entry& entry) UCMSTORE_REQUIRES(mutex_);
   void Pause(std::uint32_t slot, Entry& entry, milliseconds pause) UCMSTORE_REQUIRES(mutex_);
   static void Tell(std::vector<Follower>& followers, const Status& status);
