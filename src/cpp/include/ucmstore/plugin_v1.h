@@ -173,9 +173,9 @@ struct LeasesTableV1 {
   // them or none. Nobody else can bring those shards until they are committed or released. May ask
   // the store below. For each block:
   //   kOk        a lease; lease 0: the block is visible already, there is nothing to bring
-  //   kPending   somebody brings, or has brought, one of these shards; it may be dumped
-  //   nevertheless kBusy      too many leases are out, or no slot can be had; dump it kAborted the
-  //   block was given up while it was incomplete: bring all of it anew
+  //   kPending   somebody brings, or has brought, one of these shards; a dump still may
+  //   kBusy      too many leases are out, or no slot can be had; dump it instead
+  //   kAborted   the block was given up while it was incomplete: bring all of it anew
   // The last two are also the call's status, as above.
   Status (*reserve)(LeaseBook* book, const BlockId* blocks, std::uint32_t count,
                     std::uint32_t first_shard, std::uint32_t shard_count, LeaseV1* leases);
@@ -184,8 +184,7 @@ struct LeasesTableV1 {
   // its shards have come, and is written to the store below some time later, whatever the stage
   // does for dumps. The lease goes on, for reading.
   //   kNotFound         no such lease, or released
-  //   kInvalidArgument  not a reserved shard of it, or committed before; `bytes` not
-  //   in 1..shard_size
+  //   kInvalidArgument  not reserved in it, or committed before; or `bytes` not in 1..shard_size
   Status (*commit)(LeaseBook* book, LeaseId lease, std::uint32_t shard, std::uint32_t bytes);
   // Ends leases; the caller touches their memory no more. What was reserved and not committed is
   // given up. kNotFound: one is not known, or released already; the others are released.
