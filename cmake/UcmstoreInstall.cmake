@@ -25,7 +25,8 @@ endforeach()
 # Of the upper layers, what pipeline.h includes.
 install(FILES "${_source}/options/option_input.h" DESTINATION "${_sdk}/options" COMPONENT cpp)
 install(FILES "${_source}/block_id/namespace.h" DESTINATION "${_sdk}/block_id" COMPONENT cpp)
-install(FILES "${_source}/pipeline/pipeline.h" DESTINATION "${_sdk}/pipeline" COMPONENT cpp)
+install(FILES "${_source}/pipeline/lease.h" "${_source}/pipeline/pipeline.h"
+        DESTINATION "${_sdk}/pipeline" COMPONENT cpp)
 
 set(_archives ucmstore_abi ucmstore_sdk ucmstore_fmt)
 foreach(name IN ITEMS base io task)
