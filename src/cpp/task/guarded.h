@@ -16,7 +16,7 @@ template <typename Function>
     return function();
   } catch (const std::exception& error) {
     return Status::Error(Code::kInternal, std::string_view(error.what()));
-  } catch (...) {
+  } catch (...) {  // the ABI's edge
     return Status::Error(Code::kInternal, "an unknown exception");
   }
 }
