@@ -120,6 +120,7 @@ Result<std::uint32_t> Pipeline::State::LookupPrefix(std::span<const BlockId> blo
     if (timeout_ms != 0)
       desc.timeout_ms = std::max(1U, MillisecondsUntil(until, steady_clock::now()));
     const Status status = stack_.top()->Lookup(desc, found.data());
+    if (status.code == Code::kTimeout && hits > 0) break;  // so much is known
     if (!status.ok()) return std::unexpected(status);
     const auto end = found.begin() + static_cast<std::ptrdiff_t>(piece.size());
     const auto miss = std::find(found.begin(), end, kAbsent);

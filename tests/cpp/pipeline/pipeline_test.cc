@@ -74,6 +74,16 @@ TEST(Pipeline, PrefixOfAnyLength) {
   EXPECT_EQ(store->LookupPrefix(Ids(3), 1U << 30).error().code, Code::kInvalidArgument);
 }
 
+TEST(Pipeline, ALookupThatTimesOutKeepsThePrefixKnownSoFar) {
+  const auto late_after_one =
+      MustOpen(Config("Fault|Probe", {{"fault", {{"rules", "lookup refuse=timeout nth=2"}}}}));
+  DumpBlocks(*late_after_one, 0, 5'000);
+  EXPECT_EQ(late_after_one->LookupPrefix(Ids(5'000)).value(), 4'096U);
+  const auto late_at_once =
+      MustOpen(Config("Fault|Probe", {{"fault", {{"rules", "lookup refuse=timeout"}}}}));
+  EXPECT_EQ(late_at_once->LookupPrefix(Ids(5'000)).error().code, Code::kTimeout);
+}
+
 TEST(Pipeline, PrefetchTouchesNoMemoryAndIsAnnounced) {
   const auto store = MustOpen(Config("Probe"));
   DumpBlocks(*store, 0, 3);

@@ -9,6 +9,12 @@
 #include "task/segments.h"
 
 namespace ucmstore {
+namespace {
+
+// For whom a worker asks whether a block is below: a medium that hangs must not take all of them.
+constexpr std::uint32_t kBelowPatienceMs = 1'000;
+
+}  // namespace
 
 Status CacheStage::LookupHere(const LookupDesc& desc, std::uint8_t* found) {
   if (closing_.load()) return Status::Error(Code::kClosed, "Cache: the store is closed");
@@ -57,6 +63,7 @@ Status CacheStage::LookupBelow(const LookupDesc& desc, std::uint8_t* found) {
 bool CacheStage::BelowHas(const BlockId& block) {
   LookupDesc desc;
   desc.flags = kNoTouch;
+  desc.timeout_ms = kBelowPatienceMs;
   desc.blocks = &block;
   desc.count = 1;
   std::uint8_t found = kAbsent;
