@@ -86,15 +86,15 @@ TEST_F(CacheLeases, D18_LoadsAndDumpsGoOnHoweverManyAreLeased) {
     const auto most = static_cast<std::uint64_t>(Figure("cache.max_leases"));
     EXPECT_EQ(most, slots == 1 ? 1 : Figure("cache.ring_slots") - 1);
     std::vector<BlockId> blocks;
-    for (std::uint64_t i = 0; i < most; ++i) blocks.push_back(Id(1000 * slots + i));
+    for (std::uint64_t i = 0; i < most; ++i) blocks.push_back(Id(1000ULL * slots + i));
     const auto got = client->Reserve(blocks);
     EXPECT_TRUE(got.status.ok()) << got.status.message;
     const std::uint64_t nonce = NextNonce();
     for (std::uint64_t i = 0; i < 10; ++i) {
-      ASSERT_TRUE(Dump(100 * slots + i, nonce).ok());
-      EXPECT_EQ(Problem(100 * slots + i, nonce), "");
+      ASSERT_TRUE(Dump(100ULL * slots + i, nonce).ok());
+      EXPECT_EQ(Problem(100ULL * slots + i, nonce), "");
     }
-    for (std::uint64_t i = 0; i < 10; ++i) EXPECT_EQ(Problem(100 * slots + i, nonce), "");
+    for (std::uint64_t i = 0; i < 10; ++i) EXPECT_EQ(Problem(100ULL * slots + i, nonce), "");
     store_.reset();
   }
 }

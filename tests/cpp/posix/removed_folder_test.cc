@@ -25,7 +25,7 @@ class PosixRemoved : public PosixFaults {
     store_ = PosixStore::Open(config_);
     EXPECT_TRUE(DumpBlock(*store_, kSmall, kA, 1).ok());
   }
-  [[nodiscard]] stdfs::path Folder() const { return stdfs::path(root_) / config_.label; }
+  [[nodiscard]] stdfs::path NamespaceFolder() const { return stdfs::path(root_) / config_.label; }
 
   std::string root_;
   ManualClock clock_;
@@ -35,7 +35,7 @@ class PosixRemoved : public PosixFaults {
 
 TEST_F(PosixRemoved, DumpsGoOnAndWhatWasThereIsAMiss) {
   const auto id = RootFileOf(root_).root_id;
-  for (const stdfs::path& removed : {Folder(), stdfs::path(root_)}) {
+  for (const stdfs::path& removed : {NamespaceFolder(), stdfs::path(root_)}) {
     stdfs::remove_all(removed);
     EXPECT_FALSE(IsPresent(*store_, kA));
     LoadBatch load(kSmall);
@@ -53,7 +53,7 @@ TEST_F(PosixRemoved, DumpsGoOnAndWhatWasThereIsAMiss) {
 
 TEST_F(PosixRemoved, AHalfWrittenBlockIsAbortedAndCanBeDumpedAgain) {
   ASSERT_TRUE(DumpShard(*store_, kSmall, kB, 0, 2).ok());
-  stdfs::remove_all(Folder());
+  stdfs::remove_all(NamespaceFolder());
   EXPECT_EQ(DumpShard(*store_, kSmall, kB, 1, 2).code, Code::kAborted);
   ASSERT_TRUE(DumpBlock(*store_, kSmall, kB, 3).ok());
   EXPECT_EQ(BlockProblem(*store_, kSmall, kB, 3), "");
@@ -61,7 +61,7 @@ TEST_F(PosixRemoved, AHalfWrittenBlockIsAbortedAndCanBeDumpedAgain) {
 
 TEST_F(PosixRemoved, RemovedJustBeforeTheRenameItIsAbortedToo) {
   fs_.Set([this](const Call& call) {
-    if (call.op == Op::kRename) stdfs::remove_all(Folder());
+    if (call.op == Op::kRename) stdfs::remove_all(NamespaceFolder());
     return HookedFs::kGoOn;
   });
   EXPECT_EQ(DumpBlock(*store_, kSmall, kB, 2).code, Code::kAborted);
@@ -101,7 +101,7 @@ TEST_F(PosixRemoved, WithoutItsParentItIsAnIoErrorNotAMiss) {
 }
 
 TEST_F(PosixRemoved, AnotherStoresFolderInItsPlaceIsRefusedAndLeftAlone) {
-  stdfs::remove_all(Folder());
+  stdfs::remove_all(NamespaceFolder());
   PosixConfig other = config_;
   other.geometry.shard_size = 4096;
   const auto theirs = PosixStore::Open(other);
@@ -135,11 +135,11 @@ TEST_F(PosixRemoved, ManyDumpsOfTwoStoresMakeItOnce) {
 
 // A store that only reads finds what another one puts into the folder that it has made again.
 TEST_F(PosixRemoved, AReaderFollowsAndMakesNothingItself) {
-  stdfs::remove_all(Folder());
+  stdfs::remove_all(NamespaceFolder());
   clock_.Advance(RootSlot::kLookAfter);
   EXPECT_FALSE(IsPresent(*store_, kA));
   EXPECT_TRUE(Eventually([&] { return store_->Stat("queued_jobs") == 0; }));
-  EXPECT_FALSE(stdfs::exists(Folder()));
+  EXPECT_FALSE(stdfs::exists(NamespaceFolder()));
   PosixConfig plain = config_;
   plain.fs = &FileSystem::Real();
   ASSERT_TRUE(DumpBlock(*PosixStore::Open(plain), kSmall, kB, 9).ok());
@@ -151,11 +151,11 @@ TEST_F(PosixRemoved, AReaderFollowsAndMakesNothingItself) {
 }
 
 TEST_F(PosixRemoved, DescriptorsComeBackToTheStart) {
-  stdfs::remove_all(Folder());
+  stdfs::remove_all(NamespaceFolder());
   ASSERT_TRUE(DumpBlock(*store_, kSmall, kB, 2).ok());
   const std::size_t before = OpenDescriptors();
   for (int i = 0; i < 20; ++i) {
-    stdfs::remove_all(Folder());
+    stdfs::remove_all(NamespaceFolder());
     ASSERT_TRUE(DumpBlock(*store_, kSmall, kB, 2).ok());
   }
   EXPECT_EQ(OpenDescriptors(), before);

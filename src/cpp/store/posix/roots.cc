@@ -108,7 +108,7 @@ Status Roots::Join(std::shared_ptr<Root> root, bool late) {
   return Status::Ok();
 }
 
-Status Roots::Replace(const Root& gone, std::shared_ptr<Root> root) {
+Status Roots::Replace(const Root& gone, const std::shared_ptr<Root>& root) {
   std::shared_ptr<const RootSet> before;  // ends after the lock: closing may take its time
   const MutexLock lock(mutex_);
   if (Status status = CheckUnlike(*root, &gone); !status.ok()) return status;
@@ -155,7 +155,8 @@ Status Roots::MakeAgain(const Root& gone) {
   RootOptions options = gone.options();
   options.root_id = gone.file().root_id;
   Result<std::unique_ptr<Root>> opened = Root::Open(fs_, std::move(options));
-  Status status = opened ? Replace(gone, *std::move(opened)) : opened.error();
+  Status status =
+      opened ? Replace(gone, std::shared_ptr<Root>(*std::move(opened))) : opened.error();
   if (status.ok()) {
     log_.Warning([&] {
       return path +

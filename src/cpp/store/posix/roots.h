@@ -84,7 +84,7 @@ class Roots {
   // Takes a root into the picture. Not ok: it must not be used, and why.
   Status Join(std::shared_ptr<Root> root, bool late);
   // The same in the place of another one.
-  Status Replace(const Root& gone, std::shared_ptr<Root> root);
+  Status Replace(const Root& gone, const std::shared_ptr<Root>& root);
   [[nodiscard]] Status CheckUnlike(const Root& root, const Root* except) const
       UCMSTORE_REQUIRES(mutex_);
   [[nodiscard]] bool IsInUse(const Root& root) const;
