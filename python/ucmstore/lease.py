@@ -35,6 +35,7 @@ class _Leased:
         self._shard_size = shard_size
         self._released = False
         self._codes, self._leased = core.codes()
+        self._codes.flags.writeable = False
         self._blocks = [core.view(i) for i in range(len(self._codes))]
 
     @property

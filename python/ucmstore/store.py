@@ -110,8 +110,8 @@ class Store(Lending):
         """For each id: 0 absent, 1 present in memory, 2 present below it.
 
         A hint: what is there now may be gone when it is loaded, which then says so. `touch=False`
-        does not make the blocks hotter. `timeout` is told to stages that can keep to it; one whose
-        lookup is a system call for each id, such as Posix, looks at all of them first.
+        does not make the blocks hotter. Blocks that nobody could look at within `timeout` seconds
+        count as absent; it is an error only if that is all of them.
         """
         return self._lookup(ids, touch, timeout)
 

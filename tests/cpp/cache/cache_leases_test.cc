@@ -3,6 +3,7 @@
 // Leases: blocks read and filled in place, who may do what with which handle, and what is left of
 // them when their store is closed.
 #include "cache/leases_fixture.h"
+#include "support/scarce_threads.h"
 
 namespace ucmstore::test {
 namespace {
@@ -119,6 +120,28 @@ TEST_F(CacheLeases, A02_AReservedBlockIsVisibleWithItsLastCommitAndThenAsDumped)
   ASSERT_TRUE(Finish(store(), load.AddBlock(Id(0))).ok());
   EXPECT_EQ(load.Problem(1, nonce, 100), "");
   EXPECT_EQ(load.Problem(2, nonce), "");
+}
+
+// Neither a worker nor the timer's thread is to be had, so no try below can begin or be put off.
+TEST_F(CacheLeases, WithoutAThreadACommitReturnsAndNothingIsGivenUp) {
+  ScarceThreads threads(0);
+  config_.start_thread = threads.starter();
+  config_.options["cache.write_back_give_up_ms"] = "0";
+  const auto client = Client();
+  const auto got = client->Reserve({Id(0)});
+  ASSERT_EQ(got.leases[0].code, Code::kOk) << got.status.message;
+  const std::uint64_t nonce = NextNonce();
+  for (std::uint32_t shard = 0; shard < 4; ++shard) {
+    FillShard(*client, got.leases[0], 0, shard, nonce);
+  }
+  EXPECT_EQ(Where(0), kInMemory);
+  EXPECT_EQ(Figure("cache.write_back_waiting_blocks"), 1);
+  EXPECT_EQ(FilesBelow(), 0U);
+  threads.SetLeft(100);
+  ASSERT_TRUE(Dump(1, nonce).ok());
+  EXPECT_TRUE(Reaches("cache.write_back_blocks", 2));
+  EXPECT_EQ(Figure("cache.write_back_lost_blocks"), 0);
+  EXPECT_EQ(FilesBelow(), 2U);
 }
 
 TEST_F(CacheLeases, WhatIsVisibleOrOnItsWayIsNotReserved) {

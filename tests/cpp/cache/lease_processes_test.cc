@@ -63,6 +63,8 @@ TEST_F(CacheLeases, E01_LeasesDieWithTheirProcess) {
   EXPECT_EQ(AbsenceProblem(store(), kGeometry, Id(5)), "");
   ASSERT_EQ(::kill(pid, SIGKILL), 0);
   EXPECT_EQ(children.Finish(), std::vector<int>{128 + SIGKILL});
+  // At once, though it has shards of it: who gives up waiting looks whether the other one is dead.
+  EXPECT_TRUE(Dump(4, NextNonce()).ok());
   const auto got = client->Reserve({Id(5), Id(6), Id(7), Id(8), Id(9), Id(10), Id(11), Id(12)});
   EXPECT_TRUE(got.status.ok()) << got.status.message;
   const std::uint64_t nonce = NextNonce();

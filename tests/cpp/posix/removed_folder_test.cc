@@ -51,6 +51,31 @@ TEST_F(PosixRemoved, DumpsGoOnAndWhatWasThereIsAMiss) {
   EXPECT_TRUE(store_->log().Has(LogLevel::kWarning, "somebody removed this folder"));
 }
 
+// As `rm -rf` leaves it that meets a folder in which files are being made.
+TEST_F(PosixRemoved, WithoutItsRootFileItGetsTheSameAgain) {
+  const auto id = RootFileOf(root_).root_id;
+  const stdfs::path root_file = NamespaceFolder() / "UCMSTORE";
+  stdfs::remove(root_file);
+  EXPECT_TRUE(Eventually([&] {
+    clock_.Advance(milliseconds(2'000));
+    return DumpBlock(*store_, kSmall, kB, 2).ok() && stdfs::exists(root_file);
+  }));
+  EXPECT_EQ(RootFileOf(root_).root_id, id);
+  const auto next = PosixStore::Open(config_);
+  for (const BlockId& block : {kA, kB}) EXPECT_TRUE(IsPresent(*next, block));
+}
+
+TEST_F(PosixRemoved, AnothersRootFileInTheSameFolderIsAdopted) {
+  stdfs::remove(NamespaceFolder() / "UCMSTORE");
+  const auto other = PosixStore::Open(config_);
+  const std::string theirs = other->stage().Identity();
+  EXPECT_NE(store_->stage().Identity(), theirs);
+  EXPECT_TRUE(Eventually([&] {
+    clock_.Advance(milliseconds(2'000));
+    return IsPresent(*store_, kA) && store_->stage().Identity() == theirs;
+  }));
+}
+
 TEST_F(PosixRemoved, AHalfWrittenBlockIsAbortedAndCanBeDumpedAgain) {
   ASSERT_TRUE(DumpShard(*store_, kSmall, kB, 0, 2).ok());
   stdfs::remove_all(NamespaceFolder());

@@ -224,7 +224,6 @@ void CacheStage::EndAll(const CacheTaskPtr& task, const Positions& positions,
 
 void CacheStage::GiveUp(ShardWait wait) noexcept {
   const bool for_a_slot = !wait.pin;
-  wait.pin.Release();
   Status why = Status::Error(
       Code::kBusy, for_a_slot
                        ? "no slot for this block became free: all are in use, or wait to be "
@@ -232,7 +231,11 @@ void CacheStage::GiveUp(ShardWait wait) noexcept {
                        : "this shard is reserved by a lease, or another process is dumping it "
                          "and has stopped");
   try {
-    Reap();  // perhaps nobody will ever land it
+    // Perhaps a dead one was at it; of several waits for him the first has reaped.
+    const bool reaped = Reap();
+    const bool again = for_a_slot ? reaped : watch_->IsOver(wait.pin, wait.shard);
+    wait.pin.Release();
+    if (again) return Push(wait.task, wait.positions);
     if (wait.task->kind() == TaskKind::kLoad) {
       if (Turn turn = TakeTurn(wait.task, wait.positions)) {
         GoPast(wait.task, wait.positions, std::move(turn));
@@ -281,18 +284,22 @@ Status CacheStage::Cancel(TaskId id) noexcept {
 
 // ---- upkeep -------------------------------------------------------------------------------------
 
-void CacheStage::Reap() {
+bool CacheStage::Reap() {
   const bool reaped = attachment_->Reap() > 0;
   const std::uint64_t orphans = ring().Orphans();
-  if (!reaped && orphans_seen_.exchange(orphans) == orphans) return;
-  ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
+  if (reaped || orphans_seen_.exchange(orphans) != orphans) {
+    ring().AdoptDirty([this](std::uint32_t slot) { write_back_->Add(slot); });
+  }
+  return reaped;
 }
 
 void CacheStage::ReapNowAndThen() {
   const auto now = Now().time_since_epoch().count();
   auto last = last_reap_.load(std::memory_order_relaxed);
   if (now - last < std::chrono::nanoseconds(kReapEvery).count()) return;
-  if (last_reap_.compare_exchange_strong(last, now, std::memory_order_relaxed)) Reap();
+  if (!last_reap_.compare_exchange_strong(last, now, std::memory_order_relaxed)) return;
+  (void)Reap();
+  write_back_->Nudge();
 }
 
 void CacheStage::ScheduleExpiry() {

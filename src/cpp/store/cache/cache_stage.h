@@ -114,8 +114,9 @@ class CacheStage final : public ForwardStage {
   [[nodiscard]] bool BelowHas(const BlockId& block);
   // Shards that have waited too long for another process, or for a slot.
   void GiveUp(ShardWait wait) noexcept;
-  // Erases the traces of dead processes and takes over what they had not written back.
-  void Reap();
+  // Erases the traces of dead processes and takes over what they had not written back. True: there
+  // were some.
+  bool Reap();
   // Nobody hears a process die; those who are busy anyhow look once a second.
   void ReapNowAndThen();
   void Expire();

@@ -52,6 +52,8 @@ class Watch {
   [[nodiscard]] Status Add(ShardWait& wait);
   // Takes out those that wait for this shard of the slot, which will not come.
   [[nodiscard]] std::list<ShardWait> Take(const Pin& pin, std::uint32_t shard);
+  // Nobody is copying it in.
+  [[nodiscard]] bool IsOver(const Pin& pin, std::uint32_t shard) const noexcept;
   // Drops all waits and joins the thread. Not to be called on it.
   void Stop();
 
@@ -61,7 +63,6 @@ class Watch {
   void Work();
   TimePoint TakeDone(bool woken, std::list<ShardWait>* over, std::list<ShardWait>* given_up)
       UCMSTORE_REQUIRES(mutex_);
-  [[nodiscard]] bool IsOver(const Pin& pin, std::uint32_t shard) const noexcept;
 
   Ring& ring_;
   const ThreadStarter starter_;

@@ -79,6 +79,16 @@ void WriteBack::Add(std::uint32_t slot) {
     if (known && (entry.moving || entry.timer != 0 || entry.queued)) return;
     entry.generation = ring_.WordAt(slot).generation();
     Queue(slot, entry);
+    starved_ = false;
+  }
+  Pump();
+}
+
+void WriteBack::Nudge() {
+  {
+    const MutexLock lock(mutex_);
+    if (!starved_) return;
+    starved_ = false;
   }
   Pump();
 }
@@ -88,7 +98,8 @@ void WriteBack::Pump() {
     std::uint32_t slot = 0;
     {
       const MutexLock lock(mutex_);
-      if (pumping_ || stopped_ || ready_.empty() || in_flight_ >= limits_.in_flight) return;
+      if (pumping_ || stopped_ || starved_ || ready_.empty()) return;
+      if (in_flight_ >= limits_.in_flight) return;
       slot = ready_.front();
       ready_.pop_front();
       Entry& entry = entries_[slot];
@@ -145,8 +156,9 @@ void WriteBack::End(std::uint32_t slot, const Status& status) {
     entry.moving = false;
     entry.below = 0;
     --in_flight_;
-    if (status.code == Code::kBusy) {
-      again = !stopped_;  // the table below is full: no fault of the block
+    if (status.code == Code::kBusy || status.code == Code::kLimit) {
+      // A full table below, no thread, no descriptor: no fault of the block, or of the medium.
+      again = !stopped_;
       if (entry.failures == 0) entry.failures = 1;
     } else if (!status.ok()) {
       failures_.Add();
@@ -223,7 +235,9 @@ void WriteBack::Pause(std::uint32_t slot, Entry& entry, milliseconds pause) {
     }
     Pump();
   });
-  if (entry.timer == 0) Queue(slot, entry);  // no timer is to be had: at once
+  if (entry.timer != 0) return;
+  Queue(slot, entry);
+  starved_ = true;
 }
 
 void WriteBack::Queue(std::uint32_t slot, Entry& entry) {
@@ -242,11 +256,14 @@ void WriteBack::Tell(std::vector<Follower>& followers, const Status& status) {
 }
 
 bool WriteBack::Drain(TimePoint until) {
-  const MutexLock lock(mutex_);
-  while (!entries_.empty()) {
-    if (!changed_.WaitUntil(mutex_, until) && !entries_.empty()) return false;
+  for (;;) {
+    Nudge();
+    const MutexLock lock(mutex_);
+    if (entries_.empty()) return true;
+    const TimePoint now = Now();
+    if (now >= until) return false;
+    (void)changed_.WaitUntil(mutex_, std::min(until, now + limits_.first_pause));
   }
-  return true;
 }
 
 void WriteBack::Stop() {

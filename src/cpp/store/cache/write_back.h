@@ -38,6 +38,8 @@ class WriteBack {
   void Follow(std::uint32_t slot, const CacheTaskPtr& task, std::vector<std::uint32_t> positions);
   // The slot is dirty and ours. Again is harmless.
   void Add(std::uint32_t slot);
+  // For who comes by now and then: tries what should have paused and could not. As a rule nothing.
+  void Nudge();
   // Waits until nothing is left to do, or until the time has come. False: something is left.
   bool Drain(TimePoint until);
   // Begins nothing more; cancels below what has not begun. Followers end kCancelled.
@@ -84,6 +86,9 @@ class WriteBack {
   std::deque<std::uint32_t> ready_ UCMSTORE_GUARDED_BY(mutex_);
   std::uint32_t in_flight_ UCMSTORE_GUARDED_BY(mutex_) = 0;
   bool pumping_ UCMSTORE_GUARDED_BY(mutex_) = false;
+  // A block is queued that should pause, but there is no thread for that: nothing is begun before
+  // somebody comes by, once for each time.
+  bool starved_ UCMSTORE_GUARDED_BY(mutex_) = false;
   bool stopped_ UCMSTORE_GUARDED_BY(mutex_) = false;
 };
 

@@ -147,7 +147,7 @@ Status Root::AdoptRootFile(bool* vanished) {
   return Status::Ok();
 }
 
-Result<std::string> Root::ReadRootFile(File* file) {
+Result<std::string> Root::ReadRootFile(File* file) const {
   const int fd = fs_.OpenAt(folder(), kRootFileName, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
   if (fd < 0) {
     return std::unexpected(ErrnoStatus(-fd, fmt::format("{}: opening", PathOf(kRootFileName))));
@@ -172,6 +172,15 @@ Result<std::string> Root::ReadRootFile(File* file) {
 
 // By temporary file, sync, link, sync of the folder: whoever reads UCMSTORE reads a whole one, also
 // after a power cut. Losing the race is a success.
+Root::Marking Root::LookAtRootFile() const {
+  File file;
+  const Result<std::string> text = ReadRootFile(&file);
+  if (!text) return text.error().code == Code::kNotFound ? Marking::kMissing : Marking::kUnknown;
+  const Result<RootFile> parsed = ParseRootFile(*text);
+  if (!parsed) return Marking::kUnknown;
+  return parsed->root_id == file_.root_id ? Marking::kOurs : Marking::kAnothers;
+}
+
 Status Root::MakeRootFile() {
   RootFile content = options_.wanted;
   content.root_id = options_.root_id ? *options_.root_id : NewRootId();

@@ -62,6 +62,9 @@ class Root {
   // This store's mark as a writer, made now if there is none yet.
   [[nodiscard]] Result<WriterMark*> Writer();
   [[nodiscard]] bool HasWriter();
+  // Whether UCMSTORE is still the one that was adopted. kUnknown: it cannot be read now.
+  enum class Marking : std::uint8_t { kOurs, kMissing, kAnothers, kUnknown };
+  [[nodiscard]] Marking LookAtRootFile() const;
   // Removes the mark. Requires: nothing is being written. A later Writer makes a new one.
   void RemoveWriter();
   // The same, but leaves the mark's file to whoever reaps it, and touches no disk.
@@ -79,7 +82,7 @@ class Root {
   Status OpenFolder();
   Result<File> OpenRootFolder();
   Status AdoptRootFile(bool* vanished);
-  Result<std::string> ReadRootFile(File* file);
+  Result<std::string> ReadRootFile(File* file) const;
   Status MakeRootFile();
   Status LockRootFile(File* file, bool* vanished);
   Status CheckRootFile(std::string_view text);

@@ -146,7 +146,7 @@ Status Roots::MakeAgain(const Root& gone) {
   FileStat held;
   FileStat named;
   if (fs_.Stat(gone.folder(), &held) == 0 && fs_.StatAt(AT_FDCWD, path.c_str(), &named) == 0 &&
-      named.SameFile(held)) {
+      named.SameFile(held) && gone.LookAtRootFile() == Root::Marking::kOurs) {
     return Status::Error(Code::kIoError,
                          path +
                              ": the folder is there, but denies that it is when a file is to be "
@@ -173,16 +173,24 @@ Status Roots::MakeAgain(const Root& gone) {
                        status.sys_errno);
 }
 
-// Only if there is another: who removes a folder, and dumps nothing, shall not find a new one.
+// Who removes a folder, and dumps nothing, shall not find a new one. But a folder in which we make
+// files while it is being removed survives that without its UCMSTORE: it gets it back, or whoever
+// opens the root next would take it for another.
 void Roots::LookAfter(const RootSlot& slot) {
   const std::shared_ptr<const RootSet> now = Now();
   for (const RootSet::Member& member : now->members()) {
-    const Root& root = *member.root;
+    Root& root = *member.root;
     if (root.options().path != slot.options().path) continue;
     FileStat stat;
     const int known = fs_.Stat(root.folder(), &stat);
     const bool gone = known == -ESTALE || (known == 0 && stat.links == 0);
-    if (!gone || fs_.StatAt(AT_FDCWD, root.PathOf(kRootFileName).c_str(), &stat) != 0) return;
+    if (gone) {
+      if (fs_.StatAt(AT_FDCWD, root.PathOf(kRootFileName).c_str(), &stat) != 0) return;
+    } else {
+      const Root::Marking marking = root.LookAtRootFile();
+      const bool half = marking == Root::Marking::kMissing && root.HasWriter();
+      if (!half && marking != Root::Marking::kAnothers) return;
+    }
     (void)Renew(root);  // a failure is for the next dump to tell
     return;
   }
