@@ -27,10 +27,10 @@ TimePoint RealNow() noexcept { return std::chrono::steady_clock::now(); }
 // One Find in progress. Lives until the caller and every probe that began have let go of it, and
 // has a copy of all that the probes touch.
 struct Prober::Batch {
-  Batch(std::shared_ptr<const RootSet> in, std::span<const BlockId> asked, bool stop)
-      : roots(std::move(in)), blocks(asked.begin(), asked.end()), stop_at_miss(stop) {
-    answers.assign(blocks.size(), kNotYet);
-  }
+  Batch(std::shared_ptr<const RootSet> in, std::span<const BlockId> asked, bool stop);
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+  ~Batch();
 
   const std::shared_ptr<const RootSet> roots;
   const std::vector<BlockId> blocks;
@@ -86,6 +86,14 @@ class Prober::Probe final : public Job {
  private:
   std::shared_ptr<Batch> batch_;
 };
+
+Prober::Batch::Batch(std::shared_ptr<const RootSet> in, std::span<const BlockId> asked, bool stop)
+    : roots(std::move(in)),
+      blocks(asked.begin(), asked.end()),
+      stop_at_miss(stop),
+      answers(blocks.size(), kNotYet) {}
+
+Prober::Batch::~Batch() = default;
 
 Status Prober::Start(const std::shared_ptr<Batch>& batch) {
   std::vector<Job*> jobs;
