@@ -98,6 +98,7 @@ Prober::Batch::~Batch() = default;
 Status Prober::Start(const std::shared_ptr<Batch>& batch) {
   std::vector<Job*> jobs;
   const std::size_t count = std::min<std::size_t>(pool_.max_threads(), batch->blocks.size());
+  jobs.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     jobs.push_back(batch->probes.emplace_back(std::make_unique<Probe>()).get());
   }
