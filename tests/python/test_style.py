@@ -239,6 +239,7 @@ BANNED_CALLS = [
     (r"\b(system|popen)\s*\(", "a shell parses it"),
     (r"\b(sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(", "a sleep loses races: wait for it"),
     (r"\b(const_cast|goto)\b", "ask whether it must be"),
+    (r"\bfor \([^;]* : .*\)->", "what the call gives ends before the loop begins: name it first"),
 ]
 
 

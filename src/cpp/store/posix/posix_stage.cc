@@ -170,7 +170,8 @@ void PosixStage::Announce(const StageSetup& setup) {
                     "a miss until then",
                     why.text()));
   });
-  for (const RootSet::Member& each : roots_->Now()->members()) {
+  const std::shared_ptr<const RootSet> roots = roots_->Now();  // for as long as the loop runs
+  for (const RootSet::Member& each : roots->members()) {
     if (each.root->buffered_reason().empty()) continue;
     log().Warning(fmt::format("{}: no direct I/O here ({}); going through the page cache",
                               each.root->PathOf(""), each.root->buffered_reason()));
@@ -186,7 +187,8 @@ void PosixStage::Announce(const StageSetup& setup) {
 }
 
 void PosixStage::ReapInBackground() {
-  for (const RootSet::Member& each : roots_->Now()->members()) {
+  const std::shared_ptr<const RootSet> roots = roots_->Now();  // for as long as the loop runs
+  for (const RootSet::Member& each : roots->members()) {
     auto job = std::make_unique<ReapJob>(each.root, counters_, log());
     if (job->Look() && job->Start(runtime().pool())) reaping_.push_back(std::move(job));
   }
@@ -241,7 +243,8 @@ bool PosixStage::Shut(TimePoint until) {
   if (prober_ && !prober_->End(until)) return false;
   // By the workers, since the disk may hang. A mark that stays is reaped as its writer's files are.
   if (!unmarking_) {
-    for (const RootSet::Member& each : roots_->Now()->members()) {
+    const std::shared_ptr<const RootSet> roots = roots_->Now();  // for as long as the loop runs
+    for (const RootSet::Member& each : roots->members()) {
       if (each.root->HasWriter()) writing_.push_back(each.root);
     }
     unmarking_.emplace(runtime().pool(), writing_.size(),
@@ -279,7 +282,8 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
 
 std::string PosixStage::Identity() {
   std::vector<std::string> ids;
-  for (const RootSet::Member& each : roots_->Now()->members()) {
+  const std::shared_ptr<const RootSet> roots = roots_->Now();  // for as long as the loop runs
+  for (const RootSet::Member& each : roots->members()) {
     ids.push_back(ToHex(each.root->file().root_id));
   }
   std::ranges::sort(ids);
