@@ -32,14 +32,15 @@ PosixWriter::PosixWriter(std::shared_ptr<Root> root, const BlockId& id, PosixCou
 PosixWriter::~PosixWriter() {
   const MutexLock lock(mutex_);
   if (!created_ || committed_) return;
-  const int removed = root_->fs().Unlink(root_->folder(), name_.c_str());
+  const Name activated = name();
+  const int removed = root_->fs().Unlink(root_->folder(), activated.c_str());
   if (removed == 0 || removed == -ENOENT) return;
   // The mark outlives this store, so that whoever comes next reaps the file.
   mark_->Keep();
   counters_.leftovers.Add();
   log_.Error([&] {
-    return fmt::format("{}: left behind, for removing it fails: {}", root_->PathOf(name_.text()),
-                       ErrnoText(-removed));
+    return fmt::format("{}: left behind, for removing it fails: {}",
+                       root_->PathOf(activated.text()), ErrnoText(-removed));
   });
 }
 
@@ -51,16 +52,20 @@ void PosixWriter::Abandon() noexcept {
   created_ = false;  // so that the destructor has nothing to remove
 }
 
+Name PosixWriter::name() const noexcept {
+  return ActivatedName(footer_.id, root_->prefix_digits(), writer_, attempt_);
+}
+
 Status PosixWriter::Failed(int error, const char* doing) const {
   return AsDumpError(
-      ErrnoStatus(-error, fmt::format("{}: {}", root_->PathOf(name_.text()), doing)));
+      ErrnoStatus(-error, fmt::format("{}: {}", root_->PathOf(name().text()), doing)));
 }
 
 Status PosixWriter::Removed() const {
   return Status::Error(Code::kAborted,
                        fmt::format("{}: somebody removed the file, and with it the shards that had "
                                    "landed; dump the block again",
-                                   root_->PathOf(name_.text())));
+                                   root_->PathOf(name().text())));
 }
 
 void PosixWriter::Write(std::span<ShardIo> shards, bool last) {
@@ -99,15 +104,16 @@ Status PosixWriter::WriteShards(std::span<ShardIo> shards, bool last) {
 int PosixWriter::OpenFile(int flags, bool* direct) {
   FileSystem& fs = root_->fs();
   const std::uint32_t mode = root_->options().modes.file;
+  const Name activated = name();
   *direct = root_->direct();
-  int fd = fs.OpenAt(root_->folder(), name_.c_str(), *direct ? flags | O_DIRECT : flags, mode);
+  int fd = fs.OpenAt(root_->folder(), activated.c_str(), *direct ? flags | O_DIRECT : flags, mode);
   if (fd == -EINVAL && *direct) {
     *direct = false;
     counters_.direct_fallbacks.Add();
     root_->SayFallback(log_);
     // The kernel may have made the file before it refused the flag (open(2), BUGS).
-    if ((flags & O_CREAT) != 0) (void)fs.Unlink(root_->folder(), name_.c_str());
-    fd = fs.OpenAt(root_->folder(), name_.c_str(), flags, mode);
+    if ((flags & O_CREAT) != 0) (void)fs.Unlink(root_->folder(), activated.c_str());
+    fd = fs.OpenAt(root_->folder(), activated.c_str(), flags, mode);
   }
   return fd;
 }
@@ -139,7 +145,8 @@ Result<PosixWriter::Opened> PosixWriter::TryCreate() {
   Result<WriterMark*> mark = root_->Writer();
   if (!mark) return std::unexpected(mark.error());
   mark_ = *mark;
-  name_ = ActivatedName(footer_.id, root_->prefix_digits(), mark_->id(), mark_->NextAttempt());
+  writer_ = mark_->id();
+  attempt_ = mark_->NextAttempt();
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   Opened opened;
   int fd = OpenFile(kFlags, &opened.direct);
@@ -194,9 +201,10 @@ Status PosixWriter::Commit() {
     Status finished = Finish(opened->file, /*complete=*/true);
     if (!finished.ok()) return finished;
   }
+  const Name activated = name();
   const Name block = BlockName(footer_.id, root_->prefix_digits());
   const int renamed =
-      root_->fs().Rename(root_->folder(), name_.c_str(), root_->folder(), block.c_str());
+      root_->fs().Rename(root_->folder(), activated.c_str(), root_->folder(), block.c_str());
   if (renamed == -ENOENT) return Removed();
   if (renamed < 0) return Failed(renamed, "renaming it into place");
   committed_ = true;

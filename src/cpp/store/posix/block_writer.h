@@ -55,6 +55,8 @@ class PosixWriter final : public BlockWriter {
   // Syncs if asked to, and closes; gives what either reports.
   Status Finish(File& file, bool complete);
   Status SyncFolder();
+  // The activated file's. Made when it is wanted: thousands of writers wait for their last shards.
+  [[nodiscard]] Name name() const noexcept;
   [[nodiscard]] Status Removed() const;
   [[nodiscard]] Status Failed(int error, const char* doing) const;
 
@@ -69,7 +71,8 @@ class PosixWriter final : public BlockWriter {
   Mutex mutex_;
   WriterMark* mark_ UCMSTORE_GUARDED_BY(mutex_) = nullptr;
   bool created_ UCMSTORE_GUARDED_BY(mutex_) = false;
-  Name name_;  // valid and constant once created_
+  WriterId writer_ = 0;  // these two are constant once created_
+  std::uint64_t attempt_ = 0;
 };
 
 }  // namespace ucmstore
