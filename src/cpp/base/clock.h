@@ -22,11 +22,13 @@ class Clock {
 // with the real clock.
 class ManualClock final : public Clock {
  public:
-  [[nodiscard]] TimePoint Now() const noexcept override { return TimePoint(now_.load()); }
-  void Advance(milliseconds by) noexcept { now_.store(now_.load() + TimePoint::duration(by)); }
+  [[nodiscard]] TimePoint Now() const noexcept override {
+    return TimePoint(TimePoint::duration(ticks_.load()));
+  }
+  void Advance(milliseconds by) noexcept { ticks_.fetch_add(TimePoint::duration(by).count()); }
 
  private:
-  std::atomic<TimePoint::duration> now_{std::chrono::steady_clock::now().time_since_epoch()};
+  std::atomic<TimePoint::rep> ticks_{std::chrono::steady_clock::now().time_since_epoch().count()};
 };
 
 }  // namespace ucmstore

@@ -30,8 +30,8 @@ Runtime::Runtime(const RuntimeOptions& options)
       sdk_version_(SdkVersion()),
       options_(options),
       clock_(options.clock != nullptr ? options.clock : &real_clock_),
-      pool_(std::max(options.workers, 1U), options.start_thread),
-      timer_(options.start_thread) {}
+      timer_(options.start_thread),
+      pool_(std::max(options.workers, 1U), options.start_thread, relief()) {}
 
 Runtime::~Runtime() = default;
 

@@ -24,6 +24,7 @@ struct RuntimeOptions {
   LogSink* log_sink = nullptr;           // must outlive the runtime
   const Clock* clock = nullptr;          // null: the real one
   ThreadStarter start_thread = {};       // empty: std::thread
+  milliseconds relief_after{1'000};      // see ThreadPool
 };
 
 class Runtime {
@@ -39,6 +40,8 @@ class Runtime {
   [[nodiscard]] const RuntimeOptions& options() const noexcept { return options_; }
   [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }
   [[nodiscard]] Timer& timer() noexcept { return timer_; }
+  // For pools beside the runtime's own.
+  [[nodiscard]] Relief relief() noexcept { return {&timer_, options_.relief_after}; }
   [[nodiscard]] const Clock& clock() const noexcept { return *clock_; }
   [[nodiscard]] LogSink* log_sink() const noexcept { return options_.log_sink; }
 
@@ -54,8 +57,8 @@ class Runtime {
   RuntimeOptions options_;
   Clock real_clock_;
   const Clock* clock_;
-  ThreadPool pool_;
   Timer timer_;
+  ThreadPool pool_;
 };
 
 }  // namespace ucmstore

@@ -26,23 +26,66 @@ void BecomeWorker() noexcept {
 
 }  // namespace
 
-ThreadPool::ThreadPool(std::uint32_t max_threads, ThreadStarter starter)
-    : max_threads_(max_threads), starter_(std::move(starter)) {}
+ThreadPool::ThreadPool(std::uint32_t max_threads, ThreadStarter starter, Relief relief)
+    : max_threads_(max_threads), starter_(std::move(starter)), relief_(relief) {}
 
 ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::Grow(std::size_t jobs) {
   std::size_t waiting = queued_ + jobs;
-  threads_.reserve(max_threads_);
-  while (waiting > idle_ && live_ < max_threads_ && threads_.size() < max_threads_) {
-    std::thread thread;
-    const int error = StartThread(starter_, [this] { Work(); }, &thread);
+  while (waiting > idle_ && live_ < max_threads_) {
+    const int error = StartOne();
     if (error != 0) return live_ == 0 ? error : 0;  // those that live will do
-    threads_.push_back(std::move(thread));
-    ++live_;
     --waiting;
   }
   return 0;
+}
+
+int ThreadPool::StartOne() {
+  threads_.reserve(std::size_t{2} * max_threads_);
+  left_.reserve(std::size_t{2} * max_threads_);
+  for (std::thread& thread : left_) thread.join();
+  left_.clear();
+  std::thread thread;
+  const int error = StartThread(starter_, [this] { Work(); }, &thread);
+  if (error != 0) return error;
+  threads_.push_back(std::move(thread));
+  ++live_;
+  return 0;
+}
+
+void ThreadPool::Watch() {
+  if (relief_.timer == nullptr || watch_ != 0 || queued_ == 0 || stopping_) return;
+  begun_at_watch_ = begun_;
+  watch_ = relief_.timer->Schedule(std::chrono::steady_clock::now() + relief_.after,
+                                   [this] { Relieve(); });
+}
+
+void ThreadPool::Relieve() noexcept {
+  const MutexLock lock(mutex_);
+  watch_ = 0;
+  if (stopping_) return;
+  const bool stuck = queued_ > 0 && begun_ == begun_at_watch_ && live_ >= max_threads_;
+  try {
+    for (int i = 0; stuck && i < kReliefThreads && live_ < 2 * max_threads_; ++i) {
+      if (StartOne() != 0) break;
+    }
+    Watch();
+  } catch (const std::bad_alloc&) {  // out of memory: at the next push, then
+  }
+}
+
+void ThreadPool::Leave() {
+  --live_;
+  const auto self = std::this_thread::get_id();
+  for (std::thread& thread : threads_) {
+    if (thread.get_id() != self) continue;
+    left_.push_back(std::move(thread));  // has room
+    std::swap(thread, threads_.back());
+    threads_.pop_back();
+    break;
+  }
+  ended_.NotifyAll();
 }
 
 Status ThreadPool::TryPush(std::span<Job* const> jobs, Lane lane, std::int32_t priority) noexcept {
@@ -75,6 +118,10 @@ Status ThreadPool::TryPush(std::span<Job* const> jobs, Lane lane, std::int32_t p
     work_.NotifyOne();
   } else {
     work_.NotifyAll();
+  }
+  try {
+    Watch();
+  } catch (const std::bad_alloc&) {  // the jobs are queued all the same
   }
   return Status::Ok();
 }
@@ -111,6 +158,7 @@ Job* ThreadPool::Pop() {
   passed_over_[chosen] = 0;
   Job* job = lanes_[chosen].begin()->second.head;
   Unlink(*job);
+  ++begun_;
   return job;
 }
 
@@ -120,14 +168,13 @@ void ThreadPool::Work() {
     Job* job = nullptr;
     {
       const MutexLock lock(mutex_);
-      while ((job = Pop()) == nullptr && !stopping_) {
+      while ((job = Pop()) == nullptr && !stopping_ && live_ <= max_threads_) {
         ++idle_;
         work_.Wait(mutex_);
         --idle_;
       }
       if (job == nullptr) {
-        --live_;
-        ended_.NotifyAll();
+        Leave();
         return;
       }
     }
@@ -138,14 +185,22 @@ void ThreadPool::Work() {
 bool ThreadPool::Stop(milliseconds timeout) {
   const TimePoint until = std::chrono::steady_clock::now() + timeout;
   std::vector<std::thread> threads;
+  Timer::EntryId watch = 0;
   {
     const MutexLock lock(mutex_);
     stopping_ = true;
+    watch = watch_;
     work_.NotifyAll();
+  }
+  if (watch != 0 && !relief_.timer->Cancel(watch)) relief_.timer->Barrier();
+  {
+    const MutexLock lock(mutex_);
     while (live_ > 0) {
       if (!ended_.WaitUntil(mutex_, until) && live_ > 0) return false;
     }
     threads.swap(threads_);
+    for (std::thread& thread : left_) threads.push_back(std::move(thread));
+    left_.clear();
   }
   for (std::thread& thread : threads) thread.join();
   return true;

@@ -5,7 +5,9 @@
 // intrusive: a job carries its own links and lives in its task, so queueing never allocates and is
 // bounded by the tasks. Threads start when jobs wait and no worker is idle; they block all signals
 // and may run on every CPU of the process, whatever the thread that opened the store was pinned to.
-// Idle workers sleep. Thread-safe.
+// Idle workers sleep. Jobs that hang (in a dead disk) must not be the end of all others: where jobs
+// wait and not one has begun for a while, some threads come to relief, up to as many again, and
+// leave when the queue is empty. Thread-safe.
 #pragma once
 
 #include <array>
@@ -19,6 +21,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "task/thread_starter.h"
+#include "task/timer.h"
 
 namespace ucmstore {
 
@@ -45,9 +48,15 @@ class Job {
   bool queued_ = false;
 };
 
+// When a pool whose threads all hang gets more. No timer: never. It outlives the pool's last job.
+struct Relief {
+  Timer* timer = nullptr;
+  milliseconds after{1'000};
+};
+
 class ThreadPool {
  public:
-  explicit ThreadPool(std::uint32_t max_threads, ThreadStarter starter = {});
+  explicit ThreadPool(std::uint32_t max_threads, ThreadStarter starter = {}, Relief relief = {});
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();  // requires: Stop returned true, or no job was ever pushed
@@ -89,9 +98,18 @@ class ThreadPool {
 
   // Makes as many threads as the jobs could use, and may have. 0, or an errno if there is not one.
   [[nodiscard]] int Grow(std::size_t jobs) UCMSTORE_REQUIRES(mutex_);
+  [[nodiscard]] int StartOne() UCMSTORE_REQUIRES(mutex_);
+  // While jobs wait: looks every `relief_.after` whether one has begun meanwhile.
+  void Watch() UCMSTORE_REQUIRES(mutex_);
+  void Relieve() noexcept;
+  // The calling thread leaves. Its handle is joined by whoever starts the next one, or by Stop.
+  void Leave() UCMSTORE_REQUIRES(mutex_);
+
+  static constexpr int kReliefThreads = 4;  // at a time
 
   const std::uint32_t max_threads_;
   const ThreadStarter starter_;
+  const Relief relief_;
   mutable Mutex mutex_;
   CondVar work_;
   CondVar ended_;
@@ -102,6 +120,10 @@ class ThreadPool {
   std::uint32_t live_ UCMSTORE_GUARDED_BY(mutex_) = 0;
   bool stopping_ UCMSTORE_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_ UCMSTORE_GUARDED_BY(mutex_);
+  std::vector<std::thread> left_ UCMSTORE_GUARDED_BY(mutex_);  // have nothing to do but end
+  std::uint64_t begun_ UCMSTORE_GUARDED_BY(mutex_) = 0;        // jobs
+  std::uint64_t begun_at_watch_ UCMSTORE_GUARDED_BY(mutex_) = 0;
+  Timer::EntryId watch_ UCMSTORE_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace ucmstore

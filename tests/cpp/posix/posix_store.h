@@ -35,6 +35,7 @@ struct PosixConfig {
   std::uint32_t workers = 4;
   FileSystem* fs = &FileSystem::Real();
   const Clock* clock = nullptr;
+  milliseconds relief_after{1'000};
 };
 
 // Keeps the lines that a store logs.
@@ -106,8 +107,10 @@ class PosixStore final : public TestStore {
 
  private:
   explicit PosixStore(const PosixConfig& config)
-      : runtime_(std::make_unique<Runtime>(
-            RuntimeOptions{.workers = config.workers, .log_sink = &sink_, .clock = config.clock})),
+      : runtime_(std::make_unique<Runtime>(RuntimeOptions{.workers = config.workers,
+                                                          .log_sink = &sink_,
+                                                          .clock = config.clock,
+                                                          .relief_after = config.relief_after})),
         stage_(std::make_unique<PosixStage>(*config.fs)) {}
 
   Status Setup(const PosixConfig& config) {

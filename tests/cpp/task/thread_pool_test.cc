@@ -15,6 +15,7 @@
 #include <semaphore>
 
 #include "support/batch.h"
+#include "support/eventually.h"
 #include "support/scarce_threads.h"
 
 namespace ucmstore::test {
@@ -307,6 +308,56 @@ TEST(ThreadPool, WorkersBlockSignalsAndMayRunEverywhere) {
   sigset_t mask;
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   EXPECT_EQ(sigismember(&mask, SIGINT), 0) << "our own mask is as before";
+}
+
+// ---- relief ----------------------------------------------------------------------------------
+
+TEST(ThreadPool, JobsThatHangAreNotTheEndOfAllOthers) {
+  Timer timer;
+  {
+    ThreadPool pool(2, {}, {&timer, milliseconds(1)});
+    Blocker hanging[2];
+    for (Blocker& each : hanging) ASSERT_TRUE(Push(pool, each.job(), Lane::kLoad));
+    for (Blocker& each : hanging) each.AwaitBegun();
+    std::atomic<int> ran{0};
+    FunctionJob job([&ran] { ++ran; });
+    ASSERT_TRUE(Push(pool, job, Lane::kDump));
+    EXPECT_TRUE(Eventually([&] { return ran == 1; }));
+    EXPECT_TRUE(Eventually([&] { return pool.Threads() == 2; })) << "the relief has left";
+    FunctionJob again([&ran] { ++ran; });
+    ASSERT_TRUE(Push(pool, again, Lane::kDump));
+    EXPECT_TRUE(Eventually([&] { return ran == 2; })) << "and comes again";
+    for (Blocker& each : hanging) each.LetGo();
+    EXPECT_TRUE(pool.Stop(milliseconds(kPatienceMs)));
+  }
+  EXPECT_TRUE(timer.Stop(milliseconds(kPatienceMs)));
+}
+
+TEST(ThreadPool, ReliefIsAsManyThreadsAgainAtMost) {
+  Timer timer;
+  {
+    ThreadPool pool(3, {}, {&timer, milliseconds(1)});
+    std::deque<Blocker> hanging(8);
+    for (Blocker& each : hanging) ASSERT_TRUE(Push(pool, each.job(), Lane::kLoad));
+    for (std::size_t i = 0; i < 6; ++i) hanging[i].AwaitBegun();
+    EXPECT_EQ(pool.Threads(), 6U);
+    EXPECT_EQ(pool.QueuedJobs(), 2U);
+    for (Blocker& each : hanging) each.LetGo();
+    EXPECT_TRUE(pool.Stop(milliseconds(kPatienceMs)));
+  }
+  EXPECT_TRUE(timer.Stop(milliseconds(kPatienceMs)));
+}
+
+// What the timer would call is gone with the pool, though the timer lives on.
+TEST(ThreadPool, StoppingEndsTheWatch) {
+  Timer timer;
+  {
+    ThreadPool pool(1, {}, {&timer, milliseconds(60'000)});
+    FunctionJob job([] {});
+    ASSERT_TRUE(Push(pool, job, Lane::kLoad));
+    EXPECT_TRUE(pool.Stop(milliseconds(kPatienceMs)));
+  }
+  EXPECT_TRUE(timer.Stop(milliseconds(kPatienceMs)));
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ TransferFile PosixWriter::FileOf(const Opened& opened) const noexcept {
 }
 
 Status PosixWriter::WriteShards(std::span<ShardIo> shards, bool last) {
+  const Breaker::Use use(root_->breaker(), Breaker::Kind::kWrite);
   Result<Opened> opened = OpenActivated();
   if (!opened) return opened.error();
   WriteTransfer transfer(FileOf(*opened), counters_);
@@ -191,6 +192,7 @@ Status PosixWriter::Finish(File& file, bool complete) {
 }
 
 Status PosixWriter::Commit() {
+  const Breaker::Use use(root_->breaker(), Breaker::Kind::kWrite);
   if (!footer_written_) {
     Result<Opened> opened = OpenActivated();
     if (!opened) return opened.error();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <optional>
 #include <thread>
 
 #include "base/mutex.h"
@@ -84,11 +85,17 @@ int FindIn(const Root& root, const BlockId& id) noexcept {
   return stat.kind == FileKind::kRegular && root.layout().IsBlockSize(stat.size) ? 1 : 0;
 }
 
+int Probe(const Root& root, const BlockId& id) noexcept {
+  if (root.breaker().Refuses()) return 0;
+  const Breaker::Use use(root.breaker(), Breaker::Kind::kRead);
+  return FindIn(root, id);
+}
+
 int FindBlock(const RootSet& roots, const BlockId& id) noexcept {
-  const int answer = FindIn(*roots.HomeOf(id), id);
+  const int answer = Probe(*roots.HomeOf(id), id);
   if (answer > 0) return answer;
   const Root* const former = roots.FormerHomeOf(id);
-  return former != nullptr && FindIn(*former, id) > 0 ? 1 : answer;
+  return former != nullptr && Probe(*former, id) > 0 ? 1 : answer;
 }
 
 bool Finder::WorkOnce(Batch& batch) const noexcept {
@@ -102,8 +109,17 @@ bool Finder::WorkOnce(Batch& batch) const noexcept {
   // Chunks are taken in order: what lies behind a known miss need not be asked.
   if (batch.stop_at_miss && begin > batch.first_miss.load(std::memory_order_relaxed)) return false;
   const std::size_t end = std::min(begin + kChunk, batch.blocks.size());
+  // One root needs no choice, and is measured by the chunk.
+  const auto& members = batch.roots->members();
+  const Root* const only = members.size() == 1 ? members.front().root.get() : nullptr;
+  const bool rests = only != nullptr && only->breaker().Refuses();
+  std::optional<Breaker::Use> use;
+  if (only != nullptr && !rests) use.emplace(only->breaker(), Breaker::Kind::kRead);
   for (std::size_t i = begin; i < end; ++i) {
-    const int answer = FindBlock(*batch.roots, batch.blocks[i]);
+    const BlockId& id = batch.blocks[i];
+    const int answer = rests             ? 0
+                       : only != nullptr ? FindIn(*only, id)
+                                         : FindBlock(*batch.roots, id);
     if (answer > 0) {
       batch.found[i] = kBelow;
       continue;

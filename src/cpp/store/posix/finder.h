@@ -52,8 +52,10 @@ class Finder {
   const std::uint32_t usual_helpers_;  // as many as there are other CPUs
 };
 
-// 1 present, 0 absent, or a negative errno.
+// 1 present, 0 absent, or a negative errno. FindIn only asks the disk; the others keep to the
+// roots' breakers: what lies in a root that rests is absent.
 [[nodiscard]] int FindIn(const Root& root, const BlockId& id) noexcept;
+[[nodiscard]] int Probe(const Root& root, const BlockId& id) noexcept;
 [[nodiscard]] int FindBlock(const RootSet& roots, const BlockId& id) noexcept;
 
 }  // namespace ucmstore

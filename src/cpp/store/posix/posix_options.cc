@@ -64,6 +64,13 @@ constexpr OptionSpecV1 kTable[] = {
      .range = "auto|yes|no",
      .help = "Whether a lookup may have to wait for somebody else, so that it goes by threads of "
              "its own. auto: by the file system's type."},
+    {.name = "rest_after_ms",
+     .type = OptionType::kInt,
+     .flags = 0,
+     .default_text = "2000",
+     .range = "0..3600000",
+     .help = "Whatever takes longer, writing four times as long, lets its root rest: misses and "
+             "failed dumps at once, until it answers in time. 0: never."},
     {.name = "lookup_threads",
      .type = OptionType::kInt,
      .flags = 0,

@@ -146,7 +146,12 @@ Status PosixStage::Open(const StageSetup& setup) {
   Status status = CheckSetup(setup);
   if (!status.ok()) return status;
   std::vector<RootOptions> options;
-  for (const std::string& path : setup.List("roots")) options.push_back(OptionsOf(setup, path));
+  const milliseconds rest_after(setup.Int("rest_after_ms"));
+  for (const std::string& path : setup.List("roots")) {
+    options.push_back(OptionsOf(setup, path));
+    options.back().breaker = std::make_shared<Breaker>(runtime().clock(), rest_after);
+    breakers_.push_back(options.back().breaker);
+  }
   roots_.emplace(fs_, runtime().pool(), runtime().clock(), log());
   status = roots_->Open(std::move(options));
   if (!status.ok()) return status;
@@ -154,7 +159,7 @@ Status PosixStage::Open(const StageSetup& setup) {
   finder_.emplace(*roots_, runtime().pool(), counters_, log());
   prober_.emplace(static_cast<std::uint32_t>(setup.Int("lookup_threads")),
                   milliseconds(setup.Int("lookup_timeout_ms")), runtime().options().start_thread,
-                  counters_, log());
+                  runtime().relief(), counters_, log());
   const std::string& network = setup.Text("network");
   network_ = network == "yes" ? Network::kYes : network == "no" ? Network::kNo : Network::kAuto;
   Announce(setup);
@@ -220,7 +225,13 @@ void PosixStage::Read(const BlockId& block, std::span<ShardIo> shards) {
   const std::shared_ptr<const RootSet> roots = InUse();
   Root* root = roots->HomeOf(block).get();
   Root* const former = roots->FormerHomeOf(block);
-  if (former != nullptr && FindIn(*root, block) <= 0 && FindIn(*former, block) > 0) root = former;
+  if (former != nullptr && Probe(*root, block) <= 0 && Probe(*former, block) > 0) root = former;
+  if (root->breaker().Refuses()) {
+    const Status why = root->Resting();
+    for (ShardIo& shard : shards) shard.Fail(why);
+    return;
+  }
+  const Breaker::Use use(root->breaker(), Breaker::Kind::kRead);
   BlockReader(*root, *footers_, counters_, log()).Read(block, shards);
 }
 
@@ -230,7 +241,9 @@ Result<std::unique_ptr<BlockWriter>> PosixStage::Create(const BlockId& block) {
     if (!renewed.ok()) return std::unexpected(renewed);
     return roots_->Now()->HomeOf(block);  // by the new root's id, if it has another
   };
-  return std::make_unique<PosixWriter>(InUse()->HomeOf(block), block, counters_, log(), renew);
+  const std::shared_ptr<Root> home = InUse()->HomeOf(block);
+  if (home->breaker().Refuses()) return std::unexpected(home->Resting());
+  return std::make_unique<PosixWriter>(home, block, counters_, log(), renew);
 }
 
 bool PosixStage::Shut(TimePoint until) {
@@ -278,6 +291,18 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
             .reserved = 0,
             .value = static_cast<double>(one.counter.Get())});
   }
+  double rests = 0;
+  double refusals = 0;
+  double resting = 0;
+  for (const auto& breaker : breakers_) {
+    rests += static_cast<double>(breaker->rests());
+    refusals += static_cast<double>(breaker->refusals());
+    resting += breaker->resting() ? 1 : 0;
+  }
+  metric({.name = "rests", .kind = MetricKind::kCounter, .reserved = 0, .value = rests});
+  metric(
+      {.name = "refused_by_rest", .kind = MetricKind::kCounter, .reserved = 0, .value = refusals});
+  metric({.name = "resting_roots", .kind = MetricKind::kGauge, .reserved = 0, .value = resting});
 }
 
 std::string PosixStage::Identity() {

@@ -54,6 +54,7 @@ class PosixStage final : public TerminalStage {
 
   FileSystem& fs_;
   PosixCounters counters_;
+  std::vector<std::shared_ptr<Breaker>> breakers_;  // of the roots, as they are configured
   std::optional<Roots> roots_;
   std::optional<FooterCache> footers_;
   std::optional<Finder> finder_;

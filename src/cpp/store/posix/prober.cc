@@ -109,6 +109,11 @@ Status Prober::Start(const std::shared_ptr<Batch>& batch) {
 Status Prober::Find(std::shared_ptr<const RootSet> roots, std::span<const BlockId> blocks,
                     std::uint32_t flags, TimePoint until, std::uint8_t* found) {
   if (blocks.empty()) return Status::Ok();
+  // All threads may hang in there, so that none could say it.
+  if (std::ranges::all_of(roots->members(),
+                          [](const auto& member) { return member.root->breaker().Refuses(); })) {
+    return Status::Ok();
+  }
   const TimePoint begun = RealNow();
   if (until == TimePoint::max()) until = begun + own_bound_;
   const auto batch = std::make_shared<Batch>(std::move(roots), blocks, (flags & kStopAtMiss) != 0);

@@ -24,9 +24,13 @@ namespace ucmstore {
 class Prober {
  public:
   // `own_bound`: how long a lookup without a deadline waits.
-  Prober(std::uint32_t threads, milliseconds own_bound, ThreadStarter starter,
+  // `relief`: see ThreadPool.
+  Prober(std::uint32_t threads, milliseconds own_bound, ThreadStarter starter, Relief relief,
          PosixCounters& counters, Log& log)
-      : own_bound_(own_bound), counters_(counters), log_(log), pool_(threads, std::move(starter)) {}
+      : own_bound_(own_bound),
+        counters_(counters),
+        log_(log),
+        pool_(threads, std::move(starter), relief) {}
 
   // As TerminalStage::FindUntil.
   Status Find(std::shared_ptr<const RootSet> roots, std::span<const BlockId> blocks,

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <new>
 #include <thread>
 
@@ -47,6 +48,13 @@ std::string Root::PathOf(std::string_view name) const {
   std::string path = options_.path + "/" + options_.label;
   if (!name.empty()) path.append("/").append(name);
   return path;
+}
+
+Root::Root(FileSystem& fs, RootOptions options) : fs_(fs), options_(std::move(options)) {
+  static const Clock real;
+  if (options_.breaker == nullptr) {
+    options_.breaker = std::make_shared<Breaker>(real, milliseconds(0));
+  }
 }
 
 Result<std::unique_ptr<Root>> Root::Open(FileSystem& fs, RootOptions options) {
@@ -275,6 +283,37 @@ Status Root::TryDirect() {
                                      PathOf(""), verdict.reason));
   }
   return Status::Ok();
+}
+
+Status Root::Resting() const {
+  return ErrorInWords(Code::kIoError, "the root rests: it has become too slow", [this] {
+    return fmt::format(
+        "{}: the root rests: something took longer than rest_after_ms={}; it is used "
+        "again when it answers in time",
+        PathOf(""), breaker().slow().count());
+  });
+}
+
+void Root::TryDisk() const {
+  FileStat stat;
+  BlockId unlikely;
+  const std::array<std::uint8_t, 16> random = NewRootId();
+  std::memcpy(unlikely.bytes.data(), random.data(), random.size());
+  (void)fs_.StatAt(folder(), BlockName(unlikely, prefix_digits()).c_str(), &stat);
+  const Name temporary = TemporaryName(NewWriterId());
+  if (direct_) {
+    (void)ProbeDirect(fs_, folder(), temporary.c_str(), options_.modes.file, kPageSize);
+    return;
+  }
+  const int fd = fs_.OpenAt(folder(), temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW,
+                            options_.modes.file);
+  if (fd < 0) return;
+  const File file(fs_, fd);
+  (void)fs_.Unlink(folder(), temporary.c_str());
+  std::array<char, 512> page{};
+  IoBatch batch;
+  batch.Add(0, page.data(), page.size());
+  if (batch.Write(fs_, fd) == 0) (void)fs_.Sync(fd, /*data_only=*/true);
 }
 
 void Root::SayFallback(Log& log) noexcept {

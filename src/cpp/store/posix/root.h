@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "io/file_system.h"
 #include "io/fork_guard.h"
+#include "store/posix/breaker.h"
 #include "store/posix/names.h"
 #include "store/posix/root_file.h"
 #include "store/posix/writer_mark.h"
@@ -34,6 +35,8 @@ struct RootOptions {
   std::optional<std::array<std::uint8_t, 16>> root_id;
   IoMode io = IoMode::kAuto;
   bool create_root = true;
+  // Stays the root's own when it is made again. Null: it never rests.
+  std::shared_ptr<Breaker> breaker;
   bool durable = false;  // durability = data
   Modes modes;
 };
@@ -70,6 +73,13 @@ class Root {
   // The same, but leaves the mark's file to whoever reaps it, and touches no disk.
   void LeaveWriter();
 
+  [[nodiscard]] Breaker& breaker() const noexcept { return *options_.breaker; }
+  // Why it is not used while it rests.
+  [[nodiscard]] Status Resting() const;
+  // Lets the disk itself answer: looks for a file, writes a page and reads it. What comes of it
+  // does not matter, only how long it takes.
+  void TryDisk() const;
+
   // Says, once, that direct I/O was refused although it works here.
   void SayFallback(Log& log) noexcept;
 
@@ -77,7 +87,7 @@ class Root {
   [[nodiscard]] std::string PathOf(std::string_view name) const;
 
  private:
-  Root(FileSystem& fs, RootOptions options) : fs_(fs), options_(std::move(options)) {}
+  Root(FileSystem& fs, RootOptions options);
 
   Status OpenFolder();
   Result<File> OpenRootFolder();

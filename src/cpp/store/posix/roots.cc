@@ -181,6 +181,10 @@ void Roots::LookAfter(const RootSlot& slot) {
   for (const RootSet::Member& member : now->members()) {
     Root& root = *member.root;
     if (root.options().path != slot.options().path) continue;
+    if (root.breaker().resting()) {
+      Probe(root);
+      return;
+    }
     FileStat stat;
     const int known = fs_.Stat(root.folder(), &stat);
     const bool gone = known == -ESTALE || (known == 0 && stat.links == 0);
@@ -196,6 +200,13 @@ void Roots::LookAfter(const RootSlot& slot) {
   }
 }
 
+void Roots::Probe(const Root& root) {
+  const TimePoint begun = clock_.Now();
+  root.TryDisk();
+  if (!root.breaker().Probed(begun)) return;
+  log_.Warning([&] { return root.PathOf("") + ": answers in time; the root is used again"; });
+}
+
 std::shared_ptr<const RootSet> Roots::Now() const {
   const MutexLock lock(mutex_);
   return now_;
@@ -205,6 +216,12 @@ void Roots::Tend() noexcept {
   const TimePoint now = clock_.Now();
   if (now < next_tend_.load(std::memory_order_relaxed)) return;
   next_tend_.store(now + kTendEvery, std::memory_order_relaxed);
+  const std::shared_ptr<const RootSet> roots = Now();
+  for (const RootSet::Member& member : roots->members()) {
+    member.root->breaker().Look();
+    if (!member.root->breaker().TakeNews()) continue;
+    log_.Warning([&] { return std::string(member.root->Resting().text()); });
+  }
   for (const auto& slot : slots_) slot->Tend();
 }
 

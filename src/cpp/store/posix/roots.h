@@ -72,7 +72,8 @@ class Roots {
   // Takes the place of a root whose folder is gone, unless somebody has already. Not ok: in words,
   // an I/O error or no space. Waits for the disk, boundedly (Root::Open).
   [[nodiscard]] Status Renew(const Root& gone);
-  // For who is about to use them: dead and removed ones may be tried again. Never waits.
+  // For who is about to use them: dead, removed and resting ones may be tried again, slow ones are
+  // noticed. Never waits.
   void Tend() noexcept;
   // Calls `dead` for each that cannot be used, with the reason.
   void VisitDead(const std::function<void(const Status& why)>& dead) const;
@@ -91,6 +92,8 @@ class Roots {
   [[nodiscard]] Status MakeAgain(const Root& gone);
   // On a worker: whether the folder of a slot's root is gone, and another one there.
   void LookAfter(const RootSlot& slot);
+  // On a worker: whether a root that rests answers in time.
+  void Probe(const Root& root);
   void LetHeal();
 
   static constexpr milliseconds kTendEvery{250};
