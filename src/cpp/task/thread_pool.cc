@@ -5,10 +5,13 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <new>
 #include <utility>
+
+#include "task/usable_cpus.h"
 
 namespace ucmstore {
 namespace {
@@ -27,7 +30,10 @@ void BecomeWorker() noexcept {
 }  // namespace
 
 ThreadPool::ThreadPool(std::uint32_t max_threads, ThreadStarter starter, Relief relief)
-    : max_threads_(max_threads), starter_(std::move(starter)), relief_(relief) {}
+    : max_threads_(max_threads),
+      starter_(std::move(starter)),
+      relief_(relief),
+      cpus_(static_cast<std::uint32_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L))) {}
 
 ThreadPool::~ThreadPool() = default;
 
@@ -90,7 +96,22 @@ void ThreadPool::Leave() {
 
 Status ThreadPool::TryPush(std::span<Job* const> jobs, Lane lane, std::int32_t priority) noexcept {
   if (jobs.empty()) return Status::Ok();
-  const MutexLock lock(mutex_);
+  std::size_t idle = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (Status status = Enqueue(jobs, lane, priority); !status.ok()) return status;
+    idle = idle_;
+  }
+  // Outside the lock, which those that wake want at once.
+  if (jobs.size() < idle) {
+    for (std::size_t i = 0; i < jobs.size(); ++i) work_.NotifyOne();
+  } else if (idle > 0) {
+    work_.NotifyAll();
+  }
+  return Status::Ok();
+}
+
+Status ThreadPool::Enqueue(std::span<Job* const> jobs, Lane lane, std::int32_t priority) noexcept {
   if (stopping_) return Status::Error(Code::kClosed, "the workers are stopped");
   Queue& queue = lanes_[static_cast<std::size_t>(lane)];
   Fifo* found = nullptr;
@@ -114,11 +135,7 @@ Status ThreadPool::TryPush(std::span<Job* const> jobs, Lane lane, std::int32_t p
     fifo.tail = job;
   }
   queued_ += jobs.size();
-  if (jobs.size() == 1) {
-    work_.NotifyOne();
-  } else {
-    work_.NotifyAll();
-  }
+  LookAround();
   try {
     Watch();
   } catch (const std::bad_alloc&) {  // the jobs are queued all the same
@@ -136,6 +153,7 @@ void ThreadPool::Unlink(Job& job) {
   job.previous_ = job.next_ = nullptr;
   job.queued_ = false;
   --queued_;
+  LookAround();
 }
 
 bool ThreadPool::Remove(Job& job) {
@@ -164,14 +182,17 @@ Job* ThreadPool::Pop() {
 
 void ThreadPool::Work() {
   BecomeWorker();
+  cpus_.store(UsableCpus(), std::memory_order_relaxed);
   for (;;) {
     Job* job = nullptr;
     {
       const MutexLock lock(mutex_);
       while ((job = Pop()) == nullptr && !stopping_ && live_ <= max_threads_) {
         ++idle_;
+        LookAround();
         work_.Wait(mutex_);
         --idle_;
+        LookAround();
       }
       if (job == nullptr) {
         Leave();

@@ -5,12 +5,14 @@
 // intrusive: a job carries its own links and lives in its task, so queueing never allocates and is
 // bounded by the tasks. Threads start when jobs wait and no worker is idle; they block all signals
 // and may run on every CPU of the process, whatever the thread that opened the store was pinned to.
-// Idle workers sleep. Jobs that hang (in a dead disk) must not be the end of all others: where jobs
-// wait and not one has begun for a while, some threads come to relief, up to as many again, and
-// leave when the queue is empty. Thread-safe.
+// Idle workers sleep, and no more of them are woken than there is work for. Jobs that hang (in a
+// dead disk) must not be the end of all others: where jobs wait and not one has begun for a while,
+// some threads come to relief, up to as many again, and leave when the queue is empty. Thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -80,6 +82,15 @@ class ThreadPool {
   // after the timeout.
   [[nodiscard]] bool Stop(milliseconds timeout);
 
+  // True: more jobs are queued than workers are idle. A long job had better go back to the queue:
+  // others come first, or have waited longer. A glance, without the lock.
+  [[nodiscard]] bool Crowded() const noexcept { return crowded_.load(std::memory_order_relaxed); }
+  // How many jobs that only copy or compute can run at once: more of them take turns. Until the
+  // first worker has looked, as many as the machine has CPUs.
+  [[nodiscard]] std::uint32_t UsefulThreads() const noexcept {
+    return std::min(max_threads_, cpus_.load(std::memory_order_relaxed));
+  }
+
   [[nodiscard]] std::uint32_t max_threads() const noexcept { return max_threads_; }
   [[nodiscard]] std::size_t QueuedJobs() const;
   [[nodiscard]] std::uint32_t Threads() const;
@@ -93,6 +104,8 @@ class ThreadPool {
   using Queue = std::map<std::int32_t, Fifo, std::greater<>>;
 
   void Work();
+  [[nodiscard]] Status Enqueue(std::span<Job* const> jobs, Lane lane,
+                               std::int32_t priority) noexcept UCMSTORE_REQUIRES(mutex_);
   Job* Pop() UCMSTORE_REQUIRES(mutex_);
   void Unlink(Job& job) UCMSTORE_REQUIRES(mutex_);
 
@@ -104,12 +117,17 @@ class ThreadPool {
   void Relieve() noexcept;
   // The calling thread leaves. Its handle is joined by whoever starts the next one, or by Stop.
   void Leave() UCMSTORE_REQUIRES(mutex_);
+  void LookAround() UCMSTORE_REQUIRES(mutex_) {
+    crowded_.store(queued_ > idle_, std::memory_order_relaxed);
+  }
 
   static constexpr int kReliefThreads = 4;  // at a time
 
   const std::uint32_t max_threads_;
   const ThreadStarter starter_;
   const Relief relief_;
+  std::atomic<bool> crowded_{false};
+  std::atomic<std::uint32_t> cpus_;
   mutable Mutex mutex_;
   CondVar work_;
   CondVar ended_;

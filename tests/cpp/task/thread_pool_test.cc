@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -210,6 +211,38 @@ TEST(ThreadPool, EveryJobRunsOnceOrIsRemovedOnce) {
     ASSERT_TRUE(pool.Stop(kPatience));
     for (std::size_t n = 0; n < kJobs; ++n) ASSERT_EQ(ran[n] + removed[n], 1) << n;
   }
+}
+
+TEST(ThreadPool, ItIsCrowdedWhileMoreJobsWaitThanWorkersSleep) {
+  ThreadPool pool(1);
+  EXPECT_FALSE(pool.Crowded());
+  Blocker running;
+  Blocker waiting;
+  ASSERT_TRUE(Push(pool, running.job(), Lane::kLoad));
+  running.AwaitBegun();
+  EXPECT_FALSE(pool.Crowded());
+  ASSERT_TRUE(Push(pool, waiting.job(), Lane::kDump));
+  EXPECT_TRUE(pool.Crowded());
+  EXPECT_TRUE(pool.Remove(waiting.job()));
+  EXPECT_FALSE(pool.Crowded());
+  ASSERT_TRUE(Push(pool, waiting.job(), Lane::kDump));
+  running.LetGo();
+  waiting.AwaitBegun();
+  EXPECT_FALSE(pool.Crowded());
+  waiting.LetGo();
+  ASSERT_TRUE(pool.Stop(kPatience));
+}
+
+TEST(ThreadPool, NoMoreThreadsAreOfUseThanThereAreCpus) {
+  ThreadPool pool(100'000);
+  Blocker blocker;
+  ASSERT_TRUE(Push(pool, blocker.job(), Lane::kLoad));
+  blocker.AwaitBegun();  // the worker has looked
+  EXPECT_GE(pool.UsefulThreads(), 1U);
+  EXPECT_LE(pool.UsefulThreads(), static_cast<std::uint32_t>(::sysconf(_SC_NPROCESSORS_CONF)));
+  blocker.LetGo();
+  ASSERT_TRUE(pool.Stop(kPatience));
+  EXPECT_EQ(ThreadPool(1).UsefulThreads(), 1U);
 }
 
 // A job may free itself, as those of a task do.
