@@ -142,11 +142,13 @@ TEST_F(CacheDump, WhatCloseCouldNotWriteBackTheNextOneDoes) {
   for (std::uint64_t i = 0; i < 5; ++i) EXPECT_EQ(Problem(i, nonces[i]), "");
 }
 
-TEST_F(CacheDump, ADumpMeetsALoadOfTheAbsentBlock) {
+TEST_F(CacheDump, ADumpMeetsALoadOfABlockThatIsGoneBelow) {
+  DumpedLongAgo(1, NextNonce());
   const std::uint64_t hold = fault().Arm("load hold");
   LoadBatch load(kGeometry);
   const TaskId task = Submit(store(), load.AddBlock(Id(0)));
   fault().AwaitHeld(hold, 4);
+  DeleteBelow(0);
   DumpBatch dump(kGeometry);
   const std::uint64_t nonce = NextNonce();
   const TaskId dumping = Submit(store(), dump.AddBlock(Id(0), nonce));

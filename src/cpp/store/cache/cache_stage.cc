@@ -11,7 +11,6 @@
 
 #include "store/cache/cache_options.h"
 #include "task/guarded.h"
-#include "task/segments.h"
 
 namespace ucmstore {
 namespace {
@@ -21,26 +20,6 @@ TimePoint Now() { return std::chrono::steady_clock::now(); }
 Status ClosedStatus() { return Status::Error(Code::kClosed, "Cache: the store is closed"); }
 
 }  // namespace
-
-// Looks at shards of one block on a worker, and deletes itself.
-class CacheStage::RunJob final : public Job {
- public:
-  RunJob(CacheStage& stage, CacheTaskPtr task, Positions positions)
-      : stage_(stage), task_(std::move(task)), positions_(std::move(positions)) {}
-  bool with_turn = false;  // it comes with one, once it runs
-  void Run() noexcept override {
-    std::unique_ptr<RunJob> self(this);
-    CacheStage& stage = stage_;
-    stage.Run(task_, positions_, with_turn ? Turn(&stage) : Turn());
-    self.reset();
-    stage.Leave();
-  }
-
- private:
-  CacheStage& stage_;
-  CacheTaskPtr task_;
-  Positions positions_;
-};
 
 CacheStage::~CacheStage() = default;
 
@@ -110,116 +89,6 @@ Status CacheStage::Load(const TaskDesc& desc, TaskId* task) noexcept {
 
 Status CacheStage::Dump(const TaskDesc& desc, TaskId* task) noexcept {
   return Guarded([&] { return Begin(TaskKind::kDump, desc, task); });
-}
-
-Status CacheStage::Begin(TaskKind kind, const TaskDesc& desc, TaskId* id) {
-  *id = 0;
-  if (closing_.load()) return ClosedStatus();
-  if (Status status = CheckTask(desc, kind, setup().shard_size, setup().shards_per_block);
-      !status.ok()) {
-    return Named(status);
-  }
-  if (desc.timeout_ms > 0) {
-    if (Status status = runtime().timer().Start(); !status.ok()) return Named(status);
-  }
-  const auto task = std::make_shared<CacheTask>(*this, kind, desc);
-  std::vector<std::unique_ptr<RunJob>> jobs;
-  Positions positions;
-  for (std::uint32_t i = 0; i < desc.shard_count; ++i) {
-    positions.push_back(i);
-    if (i + 1 < desc.shard_count && desc.shards[i + 1].block == desc.shards[i].block) continue;
-    jobs.push_back(std::make_unique<RunJob>(*this, task, std::move(positions)));
-    positions.clear();
-  }
-  std::vector<Job*> queued;
-  queued.reserve(jobs.size());
-  for (const auto& job : jobs) queued.push_back(job.get());
-  if (Status status = table_->Insert(task); !status.ok()) return Named(status);
-  const TaskId made = task->id();
-  {
-    const MutexLock lock(mutex_);
-    inside_ += 1 + queued.size();  // OnFinish leaves, and each job
-  }
-  task->self = task;
-  figures_.Of(kind).CountTask();
-  *id = made;
-  if (queued.empty()) {
-    task->EndEmpty();
-    return Status::Ok();
-  }
-  const Lane lane = kind == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
-  if (!runtime().pool().Push(queued, lane, desc.priority)) {
-    *id = 0;
-    table_->Remove(made);
-    task->self.reset();
-    const MutexLock lock(mutex_);
-    inside_ -= 1 + queued.size();
-    return Status::Error(Code::kLimit,
-                         "Cache: no worker thread could be started (limits: ulimit -u, pids "
-                         "cgroup)");
-  }
-  for (auto& job : jobs) std::ignore = job.release();  // each deletes itself
-  if (desc.timeout_ms > 0) {
-    task->timer =
-        runtime().timer().Schedule(task->deadline, [weak = std::weak_ptr<CacheTask>(task)] {
-          if (const auto late = weak.lock()) {
-            late->Stop(Status::Error(Code::kTimeout,
-                                     "the task's deadline passed before this shard had moved"));
-          }
-        });
-    // TaskEnded looks at the entry after the end, this the other way round.
-    if (task->Ended()) (void)runtime().timer().Cancel(task->timer);
-  }
-  return Status::Ok();
-}
-
-void CacheStage::Push(const CacheTaskPtr& task, const Positions& positions) noexcept {
-  if (TryPush(task, positions, false)) return;
-  EndAll(task, positions,
-         Status::Error(Code::kLimit, "there is no worker, or no memory, to go on with it"));
-}
-
-bool CacheStage::TryPush(const CacheTaskPtr& task, const Positions& positions,
-                         bool with_turn) noexcept {
-  Enter();
-  try {
-    auto job = std::make_unique<RunJob>(*this, task, positions);
-    Job* const pushed = job.get();
-    job->with_turn = with_turn;
-    const Lane lane = task->kind() == TaskKind::kLoad ? Lane::kLoad : Lane::kDump;
-    if (runtime().pool().Push({&pushed, 1}, lane, task->priority())) {
-      std::ignore = job.release();
-      return true;
-    }
-  } catch (const std::exception&) {  // no memory
-  }
-  Leave();
-  return false;
-}
-
-void CacheStage::Run(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
-  Positions waiting;
-  try {
-    for (const std::uint32_t i : positions) {
-      if (task->Waits(i)) waiting.push_back(i);
-    }
-    if (waiting.empty()) return;
-    ReapNowAndThen();
-    if (task->kind() == TaskKind::kLoad) {
-      LoadRun(task, waiting, std::move(turn));
-    } else {
-      DumpRun(task, waiting, std::move(turn));
-    }
-  } catch (const std::exception& error) {
-    EndAll(task, positions, Status::Error(Code::kInternal, std::string_view(error.what())));
-  } catch (...) {  // the worker's edge
-    EndAll(task, positions, Status::Error(Code::kInternal, "an unknown exception in a worker"));
-  }
-}
-
-void CacheStage::EndAll(const CacheTaskPtr& task, const Positions& positions,
-                        const Status& status) {
-  for (const std::uint32_t i : positions) task->EndWaiting(i, status);
 }
 
 void CacheStage::GiveUp(ShardWait wait) noexcept {

@@ -25,6 +25,7 @@
 
 #include "base/mutex.h"
 #include "shm/attachment.h"
+#include "store/cache/below_answers.h"
 #include "store/cache/cache_task.h"
 #include "store/cache/leases.h"
 #include "store/cache/prefault.h"
@@ -65,6 +66,8 @@ class CacheStage final : public ForwardStage {
   friend class Watch;
   friend class WriteBack;
   class RunJob;
+  class TaskJob;
+  class MissingJob;
   class Fill;
   class Past;
 
@@ -95,18 +98,11 @@ class CacheStage final : public ForwardStage {
   using Positions = std::vector<std::uint32_t>;
 
   // ---- cache_stage.cc: calls and tasks ----
-  Status Begin(TaskKind kind, const TaskDesc& desc, TaskId* id);
   Status LookupHere(const LookupDesc& desc, std::uint8_t* found);
   Status LookupBelow(const LookupDesc& desc, std::uint8_t* found);
-  // Queues the shards to be looked at (again). Ends them if there is no worker.
-  void Push(const CacheTaskPtr& task, const Positions& positions) noexcept;
-  [[nodiscard]] bool TryPush(const CacheTaskPtr& task, const Positions& positions,
-                             bool with_turn) noexcept;
-  void Run(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   void StopTask(const CacheTaskPtr& task, const Status& why);
   void TaskEnded(CacheTask& task) noexcept;
   [[nodiscard]] Status Named(const Status& status) const noexcept;
-  void EndAll(const CacheTaskPtr& task, const Positions& positions, const Status& status);
   // Counts what uses the stage on other threads; Close waits until nobody does.
   void Enter();
   void Leave();
@@ -122,13 +118,43 @@ class CacheStage final : public ForwardStage {
   void Expire();
   void ScheduleExpiry();
 
+  // ---- cache_jobs.cc: how a task becomes jobs ----
+  Status Begin(TaskKind kind, const TaskDesc& desc, TaskId* id);
+  [[nodiscard]] std::uint32_t WorkersFor(const CacheTask& task);
+  // Takes shares of the task's blocks until none is left. False: others wait for a worker, and it
+  // should go on later.
+  [[nodiscard]] bool RunShares(const CacheTaskPtr& task, std::uint32_t workers) noexcept;
+  template <typename Work>
+  static void ForBlock(const CacheTaskPtr& task, std::uint32_t block, Work&& work) noexcept;
+  [[nodiscard]] std::optional<BelowAnswers> AnswersFor(
+      const CacheTaskPtr& task, std::span<const std::uint32_t> blocks) noexcept;
+  void LoadShare(const CacheTaskPtr& task, CacheTask::Share share) noexcept;
+  void LoadMissing(const CacheTaskPtr& task, std::span<const std::uint32_t> blocks) noexcept;
+  void DumpShare(const CacheTaskPtr& task, CacheTask::Share share) noexcept;
+  void WriteBackNow() noexcept;
+  void Upkeep() noexcept;
+  // Queues shards of one block to be looked at (again). Ends them if there is no worker.
+  void Push(const CacheTaskPtr& task, const Positions& positions) noexcept;
+  [[nodiscard]] bool TryPush(const CacheTaskPtr& task, const Positions& positions,
+                             bool with_turn) noexcept;
+  [[nodiscard]] bool PushMissing(const CacheTaskPtr& task,
+                                 const std::vector<std::uint32_t>& blocks) noexcept;
+  void Again(const CacheTaskPtr& task, const Positions& positions, Turn turn) noexcept;
+  void EndAll(const CacheTaskPtr& task, const Positions& positions, const Status& status);
+
   // ---- load_flow.cc ----
-  void LoadRun(const CacheTaskPtr& task, const Positions& positions, Turn turn);
+  // A hit. False: the block is not whole in the ring.
+  [[nodiscard]] bool LoadIfWhole(const CacheTaskPtr& task, const Positions& positions);
+  // Shards of the block that `below` knows as its k-th.
+  void LoadRun(const CacheTaskPtr& task, const Positions& positions, Turn turn, BelowAnswers& below,
+               std::size_t k);
+  [[nodiscard]] Pin FindToLoad(const BlockId& block);
   // Without a turn nothing is filled: the block is whole.
   void LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& positions, Turn turn);
   void Deliver(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin);
   // Null: these shards are queued and will be looked at again, with a turn.
   [[nodiscard]] Turn TakeTurn(const CacheTaskPtr& task, const Positions& positions);
+  [[nodiscard]] Turn TryTurn();  // the same, but nothing is queued
   void PassTurn() noexcept;
   void BeginFill(Pin pin, const CacheTaskPtr& task, const Positions& positions, Turn turn) noexcept;
   void WaitForShard(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin);
@@ -141,13 +167,16 @@ class CacheStage final : public ForwardStage {
   void SetUpLeases(std::uint32_t wanted);  // 0: as many as seems right
 
   // ---- dump_flow.cc ----
-  void DumpRun(const CacheTaskPtr& task, const Positions& positions, Turn turn);
+  void DumpRun(const CacheTaskPtr& task, const Positions& positions, Turn turn, BelowAnswers& below,
+               std::size_t k);
   // True: dealt with. False: look at the slot again.
-  bool DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& positions);
-  bool DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task, const Positions& positions);
+  bool DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& positions, BelowAnswers& below,
+                std::size_t k);
+  void DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task, const Positions& positions,
+                       BelowAnswers& below, std::size_t k);
   // The block in the slot is visible. If it was removed below since it came here, it is dirty
   // again.
-  void SeeThatItGetsBelow(const Pin& pin, const BlockId& block);
+  void SeeThatItGetsBelow(const Pin& pin, const BlockId& block, BelowAnswers& below, std::size_t k);
   void DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Positions& positions);
   void DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions, Turn turn);
   // They are looked at again when something in the ring has changed; in the end they are kBusy.

@@ -16,7 +16,40 @@ CacheTask::CacheTask(CacheStage& stage, TaskKind kind, const TaskDesc& desc)
       deadline(desc.timeout_ms == 0 ? TimePoint::max() : begun + milliseconds(desc.timeout_ms)),
       tenant(desc.tenant),
       stage_(stage),
-      phases_(desc.shard_count) {}
+      phases_(desc.shard_count) {
+  for (std::uint32_t i = 0; i < desc.shard_count; ++i) {
+    if (i == 0 || shards()[i].block != shards()[i - 1].block) starts_.push_back(i);
+  }
+  starts_.push_back(desc.shard_count);
+}
+
+std::vector<std::uint32_t> CacheTask::WaitingOf(std::uint32_t block) const {
+  std::vector<std::uint32_t> positions;
+  positions.reserve(starts_[block + 1] - starts_[block]);
+  for (std::uint32_t i = starts_[block]; i < starts_[block + 1]; ++i) {
+    if (Waits(i)) positions.push_back(i);
+  }
+  return positions;
+}
+
+void CacheTask::EndBlock(std::uint32_t block, const Status& status) noexcept {
+  for (std::uint32_t i = starts_[block]; i < starts_[block + 1]; ++i) EndWaiting(i, status);
+}
+
+CacheTask::Share CacheTask::TakeShare(std::uint32_t workers, std::uint32_t least,
+                                      std::uint32_t most) noexcept {
+  constexpr std::uint32_t kSharesEach = 4;
+  std::uint32_t begin = next_block_.load(std::memory_order_relaxed);
+  for (;;) {
+    const std::uint32_t left = block_count() - begin;
+    if (left == 0) return {.begin = begin, .end = begin};
+    const std::uint32_t size =
+        std::min(std::clamp(left / (workers * kSharesEach), least, most), left);
+    if (next_block_.compare_exchange_weak(begin, begin + size, std::memory_order_relaxed)) {
+      return {.begin = begin, .end = begin + size};
+    }
+  }
+}
 
 void CacheTask::Tell(std::size_t i, const Status& status, std::uint32_t bytes) noexcept {
   // Counted first: whoever has waited for the task finds the counters right.

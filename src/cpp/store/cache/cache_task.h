@@ -48,6 +48,29 @@ class CacheTask final : public Task {
   [[nodiscard]] Code stopped() const noexcept { return stopped_.load(); }
   [[nodiscard]] Status StopStatus() const noexcept;
 
+  // ---- its blocks: runs of shards of one block, numbered in the task's order ----
+  [[nodiscard]] std::uint32_t block_count() const noexcept {
+    return static_cast<std::uint32_t>(starts_.size() - 1);
+  }
+  [[nodiscard]] const BlockId& BlockAt(std::uint32_t block) const noexcept {
+    return shards()[starts_[block]].block;
+  }
+  // The positions of its shards that wait.
+  [[nodiscard]] std::vector<std::uint32_t> WaitingOf(std::uint32_t block) const;
+  void EndBlock(std::uint32_t block, const Status& status) noexcept;  // as EndWaiting
+  // Blocks [begin, end), taken by one worker. Smaller and smaller shares, so that all of so many
+  // workers end at about the same time. Empty: none is left.
+  struct Share {
+    std::uint32_t begin;
+    std::uint32_t end;
+    [[nodiscard]] bool empty() const noexcept { return begin == end; }
+  };
+  [[nodiscard]] Share TakeShare(std::uint32_t workers, std::uint32_t least,
+                                std::uint32_t most) noexcept;
+  void SetWorkers(std::uint32_t workers) noexcept { workers_.store(workers); }
+  // Each says so once, when there is nothing left to take. True: all others have.
+  [[nodiscard]] bool LastWorkerEnds() noexcept { return workers_.fetch_sub(1) == 1; }
+
   // ---- tasks of the store below that move shards straight to the caller's memory ----
   // To be cancelled with this one; see CacheStage::Bypass.
   void AddBelow(TaskId below) noexcept;  // without memory it is only not cancelled
@@ -74,6 +97,9 @@ class CacheTask final : public Task {
 
   CacheStage& stage_;
   std::vector<std::atomic<Phase>> phases_;
+  std::vector<std::uint32_t> starts_;  // of the blocks, and the end
+  std::atomic<std::uint32_t> next_block_{0};
+  std::atomic<std::uint32_t> workers_{0};
   std::atomic<Code> stopped_{Code::kOk};
   mutable Mutex mutex_;
   std::vector<TaskId> below_ UCMSTORE_GUARDED_BY(mutex_);

@@ -39,15 +39,16 @@ bool CacheStage::IsWholeBlock(const CacheTask& task, const Positions& positions)
   return std::ranges::all_of(given, [](bool one) { return one; });
 }
 
-void CacheStage::DumpRun(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
+void CacheStage::DumpRun(const CacheTaskPtr& task, const Positions& positions, Turn turn,
+                         BelowAnswers& below, std::size_t k) {
   const BlockId block = task->shards()[positions.front()].block;
   for (int looks = 0; looks < kLooks; ++looks) {
     if (Pin pin = ring().Find(block)) {
-      if (DumpInto(std::move(pin), task, positions)) return;
+      if (DumpInto(std::move(pin), task, positions, below, k)) return;
       continue;
     }
     // Of a visible block the first bytes stay, and nothing is to be written.
-    if (BelowHas(block)) {
+    if (looks == 0 ? below.Has(k) : BelowHas(block)) {
       unfinished_->Forget(block);
       EndAsDumped(task, positions);
       return;
@@ -63,20 +64,24 @@ void CacheStage::DumpRun(const CacheTaskPtr& task, const Positions& positions, T
       DumpWithoutSlot(task, positions, std::move(turn));
       return;
     }
-    if (DumpInto(std::move(claim.pin), task, positions)) return;
+    if (DumpInto(std::move(claim.pin), task, positions, below, k)) return;
   }
   EndAll(task, positions,
          Status::Error(Code::kBusy, "the block's slot changes hands again and again"));
 }
 
-bool CacheStage::DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& positions) {
+bool CacheStage::DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& positions,
+                          BelowAnswers& below, std::size_t k) {
   const SlotState state = ring().WordOf(pin).state();
   if (state == SlotState::kAssembling) {
     DumpIntoAssembling(std::move(pin), task, positions);
     return true;
   }
   const BlockId block = task->shards()[positions.front()].block;
-  if (state >= SlotState::kClean) return DumpIntoVisible(pin, task, positions);
+  if (state >= SlotState::kClean) {
+    DumpIntoVisible(pin, task, positions, below, k);
+    return true;
+  }
   // Being filled, so it was below not long ago.
   if (BelowHas(block)) {
     EndAsDumped(task, positions);
@@ -91,9 +96,9 @@ bool CacheStage::DumpInto(Pin pin, const CacheTaskPtr& task, const Positions& po
   return true;
 }
 
-bool CacheStage::DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task,
-                                 const Positions& positions) {
-  SeeThatItGetsBelow(pin, task->shards()[positions.front()].block);
+void CacheStage::DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task,
+                                 const Positions& positions, BelowAnswers& below, std::size_t k) {
+  SeeThatItGetsBelow(pin, task->shards()[positions.front()].block, below, k);
   const SlotWord word = ring().WordOf(pin);
   if (!through_ || word.state() == SlotState::kClean) {
     EndAsDumped(task, positions);
@@ -103,14 +108,14 @@ bool CacheStage::DumpIntoVisible(const Pin& pin, const CacheTaskPtr& task,
   } else {
     WaitForAChange(task, positions);  // another process sees to it
   }
-  return true;
 }
 
-void CacheStage::SeeThatItGetsBelow(const Pin& pin, const BlockId& block) {
+void CacheStage::SeeThatItGetsBelow(const Pin& pin, const BlockId& block, BelowAnswers& below,
+                                    std::size_t k) {
   unfinished_->Forget(block);
   // Removed below since it came here: what is confirmed now must get there again.
   const SlotWord word = ring().WordOf(pin);
-  if (word.state() == SlotState::kClean && !BelowHas(block) && ring().Rewrite(pin)) {
+  if (word.state() == SlotState::kClean && !below.Has(k) && ring().Rewrite(pin)) {
     write_back_->Add(pin.slot());
   }
 }
@@ -151,7 +156,7 @@ void CacheStage::DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Pos
         for (const std::uint32_t i : moved) task->EndMove(i);
         moved.clear();
       }
-      write_back_->Add(pin.slot());
+      write_back_->Note(pin.slot());
     } else if (!moved.empty()) {
       unfinished_->Note(block, pin, IndexesOf(*task, moved));
       ScheduleExpiry();
@@ -168,6 +173,7 @@ void CacheStage::DumpIntoAssembling(Pin pin, const CacheTaskPtr& task, const Pos
 
 void CacheStage::DumpWithoutSlot(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
   Reap();
+  write_back_->Pump();  // so that there are slots again
   if (IsWholeBlock(*task, positions)) {
     if (!turn) turn = TakeTurn(task, positions);
     if (turn) GoPast(task, positions, std::move(turn));

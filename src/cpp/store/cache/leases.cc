@@ -282,7 +282,8 @@ Status LeaseBook::ReserveOne(CacheStage& stage, const BlockId& block,
     }
     const SlotState state = ring().WordOf(pin).state();
     if (state >= SlotState::kClean) {
-      stage.SeeThatItGetsBelow(pin, block);
+      BelowAnswers below(stage.below(), {block});
+      stage.SeeThatItGetsBelow(pin, block, below, 0);
       return Status::Ok();
     }
     if (state == SlotState::kAssembling) {

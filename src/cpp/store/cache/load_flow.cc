@@ -117,11 +117,30 @@ class CacheStage::Past {
 
 // ---- out of a slot ------------------------------------------------------------------------------
 
-void CacheStage::LoadRun(const CacheTaskPtr& task, const Positions& positions, Turn turn) {
-  const BlockId block = task->shards()[positions.front()].block;
+Pin CacheStage::FindToLoad(const BlockId& block) {
   Pin pin = ring().Find(block);
   if (pin && !ring().WordOf(pin).complete() && ring().CompleteIfWhole(pin)) {
     write_back_->Add(pin.slot());  // whoever landed the last shard is gone
+  }
+  return pin;
+}
+
+bool CacheStage::LoadIfWhole(const CacheTaskPtr& task, const Positions& positions) {
+  Pin pin = FindToLoad(task->shards()[positions.front()].block);
+  if (!pin || !ring().WordOf(pin).complete()) return false;
+  LoadFrom(std::move(pin), task, positions, Turn());
+  return true;
+}
+
+void CacheStage::LoadRun(const CacheTaskPtr& task, const Positions& positions, Turn turn,
+                         BelowAnswers& below, std::size_t k) {
+  const BlockId block = task->shards()[positions.front()].block;
+  Pin pin = FindToLoad(block);
+  bool worth_a_slot = true;
+  if (!pin) {
+    // What is not below either must not cost a warm block its slot.
+    worth_a_slot = below.Of(k) != BelowAnswers::Answer::kNotThere;
+    pin = FindToLoad(block);  // it may have come meanwhile
   }
   if (pin && ring().WordOf(pin).complete()) {
     LoadFrom(std::move(pin), task, positions, Turn());
@@ -130,7 +149,7 @@ void CacheStage::LoadRun(const CacheTaskPtr& task, const Positions& positions, T
   // Something may have to come from below.
   if (!turn) turn = TakeTurn(task, positions);
   if (!turn) return;
-  if (!pin) {
+  if (!pin && worth_a_slot) {
     pin = ring().ClaimFor(block, Ring::Purpose::kFill).pin;
     if (!pin) Reap();
   }
@@ -216,6 +235,13 @@ CacheStage::Turn CacheStage::TakeTurn(const CacheTaskPtr& task, const Positions&
   }
   if (!closing_.load()) want_turns_.emplace_back(task, positions);
   return {};
+}
+
+CacheStage::Turn CacheStage::TryTurn() {
+  const MutexLock lock(mutex_);
+  if (turns_ >= max_turns_) return {};
+  ++turns_;
+  return Turn(this);
 }
 
 void CacheStage::PassTurn() noexcept {

@@ -4,6 +4,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "store/cache/cache_stage.h"
 #include "task/segments.h"
@@ -60,14 +61,25 @@ Status CacheStage::LookupBelow(const LookupDesc& desc, std::uint8_t* found) {
   return Status::Ok();
 }
 
-bool CacheStage::BelowHas(const BlockId& block) {
+void BelowAnswers::AskFrom(std::size_t k) {
+  const std::span<const BlockId> asked = std::span(blocks_).subspan(k);
+  std::vector<std::uint8_t> found(asked.size());
   LookupDesc desc;
   desc.flags = kNoTouch;
   desc.timeout_ms = kBelowPatienceMs;
-  desc.blocks = &block;
-  desc.count = 1;
-  std::uint8_t found = kAbsent;
-  return below().Lookup(desc, &found).ok() && found != kAbsent;
+  desc.blocks = asked.data();
+  desc.count = static_cast<std::uint32_t>(asked.size());
+  const auto until = std::chrono::steady_clock::now() + milliseconds(kBelowPatienceMs);
+  const Status status = below_.Lookup(desc, found.data());
+  // What a medium does not know in time it calls absent.
+  const bool in_time = status.ok() && std::chrono::steady_clock::now() < until;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    answers_[k + i] = status.ok() && found[i] != kAbsent ? Answer::kThere
+                      : in_time                          ? Answer::kNotThere
+                                                         : Answer::kUnknown;
+  }
 }
+
+bool CacheStage::BelowHas(const BlockId& block) { return BelowAnswers(below(), {block}).Has(0); }
 
 }  // namespace ucmstore

@@ -71,17 +71,14 @@ void WriteBack::Follow(std::uint32_t slot, const CacheTaskPtr& task,
   entries_[slot].followers.push_back({.task = task, .positions = std::move(positions)});
 }
 
-void WriteBack::Add(std::uint32_t slot) {
-  {
-    const MutexLock lock(mutex_);
-    const bool known = entries_.contains(slot);
-    Entry& entry = entries_[slot];
-    if (known && (entry.moving || entry.timer != 0 || entry.queued)) return;
-    entry.generation = ring_.WordAt(slot).generation();
-    Queue(slot, entry);
-    starved_ = false;
-  }
-  Pump();
+void WriteBack::Note(std::uint32_t slot) {
+  const MutexLock lock(mutex_);
+  const bool known = entries_.contains(slot);
+  Entry& entry = entries_[slot];
+  if (known && (entry.moving || entry.timer != 0 || entry.queued)) return;
+  entry.generation = ring_.WordAt(slot).generation();
+  Queue(slot, entry);
+  starved_ = false;
 }
 
 void WriteBack::Nudge() {

@@ -37,7 +37,14 @@ class WriteBack {
   // Shards whose task waits until the block in the slot is below. Call before Add.
   void Follow(std::uint32_t slot, const CacheTaskPtr& task, std::vector<std::uint32_t> positions);
   // The slot is dirty and ours. Again is harmless.
-  void Add(std::uint32_t slot);
+  void Add(std::uint32_t slot) {
+    Note(slot);
+    Pump();
+  }
+  // The same, but nothing is begun yet: a Pump must follow. For who has more to bring at once.
+  void Note(std::uint32_t slot);
+  // Begins what may begin. One thread at a time; another's work is seen by it.
+  void Pump();
   // For who comes by now and then: tries what should have paused and could not. As a rule nothing.
   void Nudge();
   // Waits until nothing is left to do, or until the time has come. False: something is left.
@@ -66,8 +73,6 @@ class WriteBack {
     std::vector<Follower> followers;
   };
 
-  // Begins what may begin. One thread at a time; another's work is seen by it.
-  void Pump();
   void Begin(std::uint32_t slot, const BlockId& block);
   void End(std::uint32_t slot, const Status& status);
   void Lost(std::uint32_t slot);
