@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "shm/held_shards.h"
 #include "shm/process_table.h"
 #include "shm/ring.h"
 #include "shm/segment.h"
@@ -25,6 +26,7 @@ class Attachment {
   [[nodiscard]] const RingSegment& segment() const noexcept { return *segment_; }
   [[nodiscard]] Ring& ring() noexcept { return *ring_; }
   [[nodiscard]] ProcessTable& processes() noexcept { return *processes_; }
+  [[nodiscard]] HeldShards& held_shards() noexcept { return held_shards_; }
   // Erases the traces of processes that have died; their number. Their dirty blocks are ours then.
   std::uint32_t Reap();
   // True for the first of this process's stores that asks: one prefaults for all.
@@ -39,6 +41,7 @@ class Attachment {
   std::unique_ptr<RingSegment> segment_;
   std::unique_ptr<ProcessTable> processes_;
   std::unique_ptr<Ring> ring_;
+  HeldShards held_shards_;
   std::atomic<bool> unlink_{false};
   std::atomic<bool> prefault_taken_{false};
   std::uint64_t fork_depth_ = 0;  // of the process that made it

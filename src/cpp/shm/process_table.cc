@@ -12,6 +12,7 @@
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <utility>
@@ -179,16 +180,16 @@ std::uint32_t ProcessTable::Others() const {
 }
 
 // Of two that take the last one at once, whoever's addition came second sees both.
-bool ProcessTable::TakeLease(std::uint64_t limit) noexcept {
-  std::atomic<std::uint64_t>& mine = entries_[place()].leases;
-  mine.fetch_add(1, std::memory_order_seq_cst);
-  if (Leases() <= limit) return true;
-  mine.fetch_sub(1, std::memory_order_seq_cst);
-  return false;
+std::uint64_t ProcessTable::TakeLeases(std::uint64_t wanted, std::uint64_t limit) noexcept {
+  entries_[place()].leases.fetch_add(wanted, std::memory_order_seq_cst);
+  const std::uint64_t all = Leases();
+  const std::uint64_t too_many = all > limit ? std::min(all - limit, wanted) : 0;
+  if (too_many > 0) ReturnLeases(too_many);
+  return wanted - too_many;
 }
 
-void ProcessTable::ReturnLease() noexcept {
-  entries_[place()].leases.fetch_sub(1, std::memory_order_seq_cst);
+void ProcessTable::ReturnLeases(std::uint64_t count) noexcept {
+  entries_[place()].leases.fetch_sub(count, std::memory_order_seq_cst);
 }
 
 std::uint64_t ProcessTable::Leases() const noexcept {

@@ -63,10 +63,10 @@ class ProcessTable {
   // How many places are held but this one.
   [[nodiscard]] std::uint32_t Others() const;
 
-  // One lease more in this process, unless all processes together would have more than `limit`.
-  // Requires: joined.
-  [[nodiscard]] bool TakeLease(std::uint64_t limit) noexcept;
-  void ReturnLease() noexcept;
+  // Up to `wanted` leases more in this process, as many as all processes together may have if their
+  // limit is `limit`. Gives their number. Requires: joined.
+  [[nodiscard]] std::uint64_t TakeLeases(std::uint64_t wanted, std::uint64_t limit) noexcept;
+  void ReturnLeases(std::uint64_t count) noexcept;
   // Of all processes together, those of the dead included that are not reaped yet.
   [[nodiscard]] std::uint64_t Leases() const noexcept;
 

@@ -180,22 +180,55 @@ TEST_F(CacheLeases, AReservationThatIsReleasedLeavesNothing) {
   EXPECT_EQ(Figure("cache.incomplete_blocks"), 0);
 }
 
-TEST_F(CacheLeases, ADumpOfAReservedShardWaitsAndIsStoppedInTime) {
+TEST_F(CacheLeases, D04_ADumpOfWhatThisProcessHasReservedIsBusyAtOnceInWords) {
+  const auto client = Client();
+  const auto got = client->Reserve({Id(0)}, 1, 2);
+  DumpBatch late(kGeometry);
+  late.AddBlock(Id(0), NextNonce()).AddBlock(Id(1), NextNonce());
+  const TaskId task = Submit(store(), late);
+  const Status status = store().Wait(task, 5'000);  // half of what a dump waits for another
+  EXPECT_EQ(status.code, Code::kBusy);
+  EXPECT_NE(status.text().find("reserved by a lease of this process"), std::string::npos)
+      << status.message;
+  for (std::size_t i = 0; i < late.size(); ++i) {
+    EXPECT_EQ(late.result(i).code, i == 1 || i == 2 ? Code::kBusy : Code::kOk) << i;
+  }
+  ASSERT_TRUE(client->Release(got.leases[0]).ok());
+  const std::uint64_t nonce = NextNonce();
+  DumpBatch rest(kGeometry);
+  EXPECT_TRUE(Finish(store(), rest.Add(Id(0), 1, nonce).Add(Id(0), 2, nonce)).ok());
+  EXPECT_EQ(Where(0), kInMemory);
+}
+
+TEST_F(CacheLeases, AnotherStoreOfTheProcessKnowsWhatIsReserved) {
   const auto client = Client();
   const auto got = client->Reserve({Id(0)});
-  DumpBatch late(kGeometry);
-  TaskDesc desc = late.AddBlock(Id(0), NextNonce()).desc();
-  desc.timeout_ms = 50;
-  TaskId task = 0;
-  ASSERT_TRUE(store().Dump(desc, &task).ok());
-  EXPECT_EQ(store().Wait(task, kPatienceMs).code, Code::kTimeout);
-  const std::uint64_t nonce = NextNonce();
-  DumpBatch waits(kGeometry);
-  task = Submit(store(), waits.AddBlock(Id(0), nonce));
-  EXPECT_TRUE(Reaches("cache.waiting_shards", 4));
+  const auto other = OpenAnother();
+  DumpBatch dump(kGeometry);
+  const TaskId task = Submit(*other, dump.AddBlock(Id(0), NextNonce()));
+  EXPECT_EQ(other->Wait(task, 5'000).code, Code::kBusy);
   ASSERT_TRUE(client->Release(got.leases[0]).ok());
-  EXPECT_TRUE(store().Wait(task, kPatienceMs).ok());
-  EXPECT_EQ(Problem(0, nonce), "");
+  EXPECT_TRUE(other->Close(kPatienceMs));
+}
+
+TEST_F(CacheLeases, D18_ACallTakesAsManyAsAreLeft) {
+  config_.options["cache.max_leases"] = "10";
+  const auto client = Client();
+  std::vector<BlockId> ids;
+  for (std::uint64_t i = 0; i < 100; ++i) ids.push_back(Id(i));
+  const auto got = client->Reserve(ids);
+  EXPECT_EQ(got.status.code, Code::kBusy);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    EXPECT_EQ(got.leases[i].code, i < 10 ? Code::kOk : Code::kBusy) << i;
+    EXPECT_EQ(got.leases[i].lease != 0, i < 10) << i;
+  }
+  EXPECT_EQ(Figure("cache.ring_leases"), 10);
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_TRUE(client->Release(got.leases[i]).ok());
+  EXPECT_EQ(Figure("cache.ring_leases"), 0);
+  // Of what it took and did not need it keeps none.
+  for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(Dump(i, NextNonce()).ok());
+  EXPECT_EQ(client->Reserve(ids).status.code, Code::kBusy);
+  EXPECT_EQ(Figure("cache.ring_leases"), 10);
 }
 
 TEST_F(CacheLeases, M06_MisuseIsRefusedInWords) {

@@ -97,8 +97,8 @@ void CacheStage::GiveUp(ShardWait wait) noexcept {
       Code::kBusy, for_a_slot
                        ? "no slot for this block became free: all are in use, or wait to be "
                          "written back"
-                       : "this shard is reserved by a lease, or another process is dumping it "
-                         "and has stopped");
+                       : "this shard is reserved by another process's lease, or a process that is "
+                         "dumping it has stopped");
   try {
     // Perhaps a dead one was at it; of several waits for him the first has reaped.
     const bool reaped = Reap();

@@ -165,6 +165,7 @@ class CacheStage final : public ForwardStage {
 
   // ---- leases.cc ----
   void SetUpLeases(std::uint32_t wanted);  // 0: as many as seems right
+  [[nodiscard]] LeaseAllowance AllowLeases();
 
   // ---- dump_flow.cc ----
   void DumpRun(const CacheTaskPtr& task, const Positions& positions, Turn turn, BelowAnswers& below,

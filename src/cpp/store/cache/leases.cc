@@ -6,6 +6,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -17,6 +18,8 @@ namespace ucmstore {
 namespace {
 
 constexpr int kLooks = 8;  // at a slot that changes under our hands
+// For so many blocks of a call the right to leases is taken at once, and the store below is asked.
+constexpr std::size_t kBatch = 64;
 
 // One to one, so an id never comes back; and random at its start, so another book's is unknown.
 std::uint64_t Mix(std::uint64_t x) noexcept {
@@ -61,6 +64,17 @@ void CacheStage::SetUpLeases(std::uint32_t wanted) {
   lease_gate_ = std::make_shared<LeaseGate>(*this);
 }
 
+Status LeaseAllowance::Refusal() const {
+  return Status::Error(Code::kBusy, fmt::format("Cache: {} slots are leased already, by all "
+                                                "processes together: release some, or raise "
+                                                "max_leases",
+                                                limit_));
+}
+
+LeaseAllowance CacheStage::AllowLeases() {
+  return {attachment_->processes(), max_leases_, [this] { (void)Reap(); }};
+}
+
 std::unique_ptr<LeaseBook> CacheStage::OpenLeases() {
   return std::make_unique<LeaseBook>(lease_gate_, attachment_);
 }
@@ -75,28 +89,30 @@ LentSlot::~LentSlot() {
   bool gave_up = false;
   for (std::uint32_t i = 0; i < shards_.size(); ++i) {
     if (shards_[i].load() != State::kHeld) continue;
-    ring.AbandonShard(pin_, first_ + i);
+    Abandon(i);
     gave_up = true;
   }
   // With nothing in it the slot is of no use to anybody.
   if (gave_up && ring.IsBare(pin_)) ring.Discard(std::move(pin_));
   pin_.Release();
-  attachment_->processes().ReturnLease();
+  attachment_->processes().ReturnLeases(1);
   ring.Announce();  // who waits for a slot may look again
 }
 
-bool LentSlot::Hold(std::uint32_t first_shard) noexcept {
-  Ring& ring = attachment_->ring();
+void LentSlot::Abandon(std::uint32_t i) noexcept {
+  attachment_->held_shards().End(pin_, first_ + i);
+  attachment_->ring().AbandonShard(pin_, first_ + i);
+  shards_[i].store(State::kNone);
+}
+
+bool LentSlot::Hold(std::uint32_t first_shard) {
   first_ = first_shard;
   for (std::uint32_t i = 0; i < shards_.size(); ++i) {
-    if (ring.BeginShard(pin_, first_ + i)) {
+    if (attachment_->held_shards().Begin(attachment_->ring(), pin_, first_ + i)) {
       shards_[i].store(State::kHeld);
       continue;
     }
-    while (i-- > 0) {
-      ring.AbandonShard(pin_, first_ + i);
-      shards_[i].store(State::kNone);
-    }
+    while (i-- > 0) Abandon(i);
     return false;
   }
   return true;
@@ -108,6 +124,7 @@ LentSlot::Land LentSlot::Commit(std::uint32_t shard, std::uint32_t bytes) noexce
   if (!shards_[shard - first_].compare_exchange_strong(held, State::kCommitted)) {
     return Land::kCommittedBefore;
   }
+  attachment_->held_shards().End(pin_, shard);
   return attachment_->ring().LandShard(pin_, shard, bytes) ? Land::kCompleted : Land::kLanded;
 }
 
@@ -126,32 +143,6 @@ class LeaseBook::Visit {
 
  private:
   CacheStage* stage_;
-};
-
-// The right to one lease; given back if none comes of it.
-class LeaseBook::Count {
- public:
-  explicit Count(CacheStage& stage) : processes_(&stage.attachment_->processes()) {
-    if (processes_->TakeLease(stage.max_leases_)) return;
-    stage.Reap();  // the dead may still be counted
-    if (!processes_->TakeLease(stage.max_leases_)) processes_ = nullptr;
-  }
-  Count(Count&& other) noexcept : processes_(std::exchange(other.processes_, nullptr)) {}
-  Count& operator=(Count&&) = delete;
-  ~Count() {
-    if (processes_ != nullptr) processes_->ReturnLease();
-  }
-  explicit operator bool() const noexcept { return processes_ != nullptr; }
-  void Use() noexcept { processes_ = nullptr; }
-  static Status Refusal(const CacheStage& stage) {
-    return Status::Error(Code::kBusy,
-                         fmt::format("Cache: {} slots are leased already, by all processes "
-                                     "together: release some, or raise max_leases",
-                                     stage.max_leases_));
-  }
-
- private:
-  ProcessTable* processes_;
 };
 
 LeaseBook::LeaseBook(std::shared_ptr<LeaseGate> gate, std::shared_ptr<Attachment> attachment)
@@ -187,19 +178,27 @@ Status LeaseBook::Acquire(std::span<const BlockId> blocks, LeaseV1* leases,
   if (stage == nullptr) return ClosedStatus();
   stage->ReapNowAndThen();
   const std::uint32_t shards = ring().memory().shards();
+  LeaseAllowance allowance = stage->AllowLeases();
+  std::array<std::uint8_t, kBatch> here{};
   Status first;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (i % kBatch == 0) {
+      const auto batch = blocks.subspan(i, std::min(kBatch, blocks.size() - i));
+      ring().Probe(batch, /*touch=*/false, here.data());
+      allowance.Expect(static_cast<std::uint64_t>(
+          std::count(here.begin(), here.begin() + static_cast<std::ptrdiff_t>(batch.size()), 1)));
+    }
     std::uint32_t* const its = lengths == nullptr ? nullptr : lengths + i * shards;
     if (its != nullptr) std::fill_n(its, shards, 0U);
     leases[i] = {};
-    const Status status = AcquireOne(*stage, blocks[i], &leases[i], its);
+    const Status status = AcquireOne(*stage, blocks[i], allowance, &leases[i], its);
     if (!status.ok() && first.ok()) first = status;
   }
   return first;
 }
 
-Status LeaseBook::AcquireOne(CacheStage& stage, const BlockId& block, LeaseV1* lease,
-                             std::uint32_t* lengths) {
+Status LeaseBook::AcquireOne(CacheStage& stage, const BlockId& block, LeaseAllowance& allowance,
+                             LeaseV1* lease, std::uint32_t* lengths) {
   Pin pin = ring().Find(block);
   if (pin && !ring().WordOf(pin).complete() && ring().CompleteIfWhole(pin)) {
     stage.write_back_->Add(pin.slot());  // whoever landed the last shard is gone
@@ -208,10 +207,10 @@ Status LeaseBook::AcquireOne(CacheStage& stage, const BlockId& block, LeaseV1* l
     lease->code = Code::kNotFound;
     return Status::Ok();
   }
-  Count count(stage);
+  LeaseCount count(allowance);
   if (!count) {
     lease->code = Code::kBusy;
-    return Count::Refusal(stage);
+    return allowance.Refusal();
   }
   if (ring().WordOf(pin).chance() == 0) ring().Touch(pin);
   if (lengths != nullptr) {
@@ -240,35 +239,43 @@ Status LeaseBook::Reserve(std::span<const BlockId> blocks, std::uint32_t first_s
   std::vector<std::uint32_t> shards(shard_count);
   std::iota(shards.begin(), shards.end(), first_shard);
   stage->ReapNowAndThen();
+  LeaseAllowance allowance = stage->AllowLeases();
   Status first;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    leases[i] = {};
-    const Status status = ReserveOne(*stage, blocks[i], shards, &leases[i]);
-    if (status.ok()) continue;
-    leases[i].code = status.code;
-    if (first.ok()) first = status;
+  for (std::size_t from = 0; from < blocks.size(); from += kBatch) {
+    const auto batch = blocks.subspan(from, std::min(kBatch, blocks.size() - from));
+    BelowAnswers below(stage->below(), {batch.begin(), batch.end()});
+    allowance.Expect(batch.size());
+    for (std::size_t k = 0; k < batch.size(); ++k) {
+      LeaseV1& lease = leases[from + k];
+      lease = {};
+      const Status status = ReserveOne(*stage, batch[k], shards, allowance, below, k, &lease);
+      if (status.ok()) continue;
+      lease.code = status.code;
+      if (first.ok()) first = status;
+    }
   }
   return first;
 }
 
 // As a dump goes: see CacheStage::DumpRun.
 Status LeaseBook::ReserveOne(CacheStage& stage, const BlockId& block,
-                             std::span<const std::uint32_t> shards, LeaseV1* lease) {
+                             std::span<const std::uint32_t> shards, LeaseAllowance& allowance,
+                             BelowAnswers& below, std::size_t k, LeaseV1* lease) {
   bool reaped = false;
   for (int looks = 0; looks < kLooks; ++looks) {
     Pin pin = ring().Find(block);
     if (!pin) {
       // Of a visible block the first bytes stay, and nothing is to be written.
-      if (stage.BelowHas(block)) return Status::Ok();
+      if (looks == 0 ? below.Has(k) : stage.BelowHas(block)) return Status::Ok();
       if (stage.unfinished_->AreLate(block, shards)) {
         return Status::Error(Code::kAborted,
                              "Cache: this block was given up while it was incomplete; bring all "
                              "of it anew");
       }
     }
-    Count count(stage);
+    LeaseCount count(allowance);
     if (!pin) {
-      if (!count) return Count::Refusal(stage);
+      if (!count) return allowance.Refusal();
       pin = ring().ClaimFor(block, Ring::Purpose::kAssemble).pin;
       if (!pin) {
         stage.Reap();
@@ -282,12 +289,11 @@ Status LeaseBook::ReserveOne(CacheStage& stage, const BlockId& block,
     }
     const SlotState state = ring().WordOf(pin).state();
     if (state >= SlotState::kClean) {
-      BelowAnswers below(stage.below(), {block});
-      stage.SeeThatItGetsBelow(pin, block, below, 0);
+      stage.SeeThatItGetsBelow(pin, block, below, k);
       return Status::Ok();
     }
     if (state == SlotState::kAssembling) {
-      if (!count) return Count::Refusal(stage);
+      if (!count) return allowance.Refusal();
       if (!ReserveIn(stage, std::move(pin), shards, std::move(count), lease)) continue;
       if (lease->code != Code::kPending || reaped) return Status::Ok();
       stage.Reap();  // whoever brings it may be dead
@@ -305,7 +311,7 @@ Status LeaseBook::ReserveOne(CacheStage& stage, const BlockId& block,
 }
 
 bool LeaseBook::ReserveIn(CacheStage& stage, Pin pin, std::span<const std::uint32_t> shards,
-                          Count count, LeaseV1* lease) {
+                          LeaseCount count, LeaseV1* lease) {
   if (ring().CompleteIfWhole(pin)) {
     stage.write_back_->Add(pin.slot());  // whoever landed the last shard is gone
     return false;

@@ -2,8 +2,8 @@
 //
 // Leases: slots of the ring lent to the caller, who reads or fills them in place ("leases/1" of
 // plugin_v1.h). A lease is a pin. One that was reserved also holds shards that it has begun and
-// neither landed nor abandoned, so that nobody else can bring them; a dump of such a shard waits
-// for a while, then is kBusy.
+// neither landed nor abandoned, so that nobody else can bring them: a dump of such a shard is
+// kBusy, at once in the same process, in others after a moment.
 //
 // A book keeps the leases of one caller. It holds the process's place in the ring, so that pins and
 // mapping stay when the store is closed: memory that a caller, or a device of his, still uses is
@@ -21,10 +21,12 @@
 
 #include "base/mutex.h"
 #include "shm/attachment.h"
+#include "store/cache/lease_allowance.h"
 #include "ucmstore/plugin_v1.h"
 
 namespace ucmstore {
 
+class BelowAnswers;
 class CacheStage;
 
 // The way from a book to its stage, until that is closed.
@@ -51,12 +53,14 @@ class LentSlot {
 
   [[nodiscard]] const Pin& pin() const noexcept { return pin_; }
   // Begins all of these shards, or none. False: one is there, or somebody else is at it.
-  [[nodiscard]] bool Hold(std::uint32_t first_shard) noexcept;
+  [[nodiscard]] bool Hold(std::uint32_t first_shard);
   enum class Land : std::uint8_t { kLanded, kCompleted, kCommittedBefore, kNotReserved };
   [[nodiscard]] Land Commit(std::uint32_t shard, std::uint32_t bytes) noexcept;
 
  private:
   enum class State : std::uint8_t { kNone, kHeld, kCommitted };
+
+  void Abandon(std::uint32_t i) noexcept;
 
   const std::shared_ptr<Attachment> attachment_;
   Pin pin_;
@@ -82,17 +86,19 @@ struct LeaseBook {
 
  private:
   class Visit;
-  class Count;
   using LeasePtr = std::shared_ptr<LentSlot>;
 
   [[nodiscard]] Ring& ring() const noexcept { return attachment_->ring(); }
-  [[nodiscard]] Status AcquireOne(CacheStage& stage, const BlockId& block, LeaseV1* lease,
+  [[nodiscard]] Status AcquireOne(CacheStage& stage, const BlockId& block,
+                                  LeaseAllowance& allowance, LeaseV1* lease,
                                   std::uint32_t* lengths);
+  // `below` knows the block as its k-th.
   [[nodiscard]] Status ReserveOne(CacheStage& stage, const BlockId& block,
-                                  std::span<const std::uint32_t> shards, LeaseV1* lease);
+                                  std::span<const std::uint32_t> shards, LeaseAllowance& allowance,
+                                  BelowAnswers& below, std::size_t k, LeaseV1* lease);
   // The block is being assembled there. True: that was the answer; false: look again.
   [[nodiscard]] bool ReserveIn(CacheStage& stage, Pin pin, std::span<const std::uint32_t> shards,
-                               Count count, LeaseV1* lease);
+                               LeaseCount count, LeaseV1* lease);
   void Lend(LeasePtr lease, LeaseV1* answer);
 
   const std::shared_ptr<LeaseGate> gate_;

@@ -193,13 +193,19 @@ void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& po
 // Until nobody is copying it in any more.
 void CacheStage::WaitForShard(const CacheTaskPtr& task, std::uint32_t position, const Pin& pin) {
   const std::uint32_t shard = task->shards()[position].index;
-  // Our own copies end, or what they wait for has a deadline of its own; but what is dumped here
-  // may be reserved by a lease, for as long as its holder likes.
+  // Our own copies end, or what they wait for has a deadline of its own.
   const bool ours = ring().IsMine(ring().ShardState(pin, shard));
+  // But a lease lasts as long as its holder likes, and he may be waiting for this very task.
+  if (ours && attachment_->held_shards().Has(pin, shard)) {
+    task->EndWaiting(position,
+                     Status::Error(Code::kBusy,
+                                   "this shard is reserved by a lease of this process: commit it "
+                                   "there, or release the lease and dump it then"));
+    return;
+  }
   const TimePoint now = std::chrono::steady_clock::now();
   TimePoint give_up = now + kPatienceWithOthers;
-  if (ours)
-    give_up = task->kind() == TaskKind::kDump ? now + kPatienceWithLeases : TimePoint::max();
+  if (ours) give_up = task->kind() == TaskKind::kDump ? now + kPatienceWithOwn : TimePoint::max();
   ShardWait wait{.task = task,
                  .positions = {position},
                  .pin = pin.Another(),

@@ -23,8 +23,8 @@ namespace ucmstore {
 
 // Whoever waits for another process's copy does without it after this: it may have stopped.
 inline constexpr milliseconds kPatienceWithOthers{100};
-// A dump waits so long for a shard that this process is bringing: by another dump, or by a lease.
-inline constexpr milliseconds kPatienceWithLeases{10'000};
+// A dump waits so long for a shard that another dump of this process is bringing.
+inline constexpr milliseconds kPatienceWithOwn{10'000};
 
 struct ShardWait {
   CacheTaskPtr task;
