@@ -84,7 +84,6 @@ void WriteBack::Note(std::uint32_t slot) {
 void WriteBack::Nudge() {
   {
     const MutexLock lock(mutex_);
-    if (!starved_) return;
     starved_ = false;
   }
   Pump();

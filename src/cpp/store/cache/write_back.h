@@ -45,7 +45,8 @@ class WriteBack {
   void Note(std::uint32_t slot);
   // Begins what may begin. One thread at a time; another's work is seen by it.
   void Pump();
-  // For who comes by now and then: tries what should have paused and could not. As a rule nothing.
+  // For who comes by now and then: begins what a Pump should have, and tries what should have
+  // paused and could not. As a rule nothing.
   void Nudge();
   // Waits until nothing is left to do, or until the time has come. False: something is left.
   bool Drain(TimePoint until);
