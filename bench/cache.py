@@ -21,11 +21,11 @@ from bench.measure import (
     Bytes,
     Figure,
     Spread,
+    against,
     aligned,
     drop_cached,
     in_turns,
     random_ids,
-    ratios,
     scratch,
     settle,
 )
@@ -101,21 +101,17 @@ def _loads(folder: Path, ring: Path, size: int, pairs: int) -> list[Figure]:
         )
         after = through.stats()["cache"]
         assert after["load_filled_shards"] - before["load_filled_shards"] == pairs * count * SHARDS
-    value = ratios(bare, ours)
     name = f"Cache|Posix, load, {size >> 10} KiB blocks, cold"
     setting = f"{count} blocks, {WORKING_SET >> 20} MiB, {SHARDS} shards a block, one task"
     return [
-        Figure(
+        against(
             name,
             setting,
-            value,
+            ("Cache|Posix", ours),
+            ("Posix", bare),
             "x Posix alone",
-            target=f"at least {LOAD_TARGET}",
-            met=value.median >= LOAD_TARGET,
-            beside={
-                "Cache|Posix, GB/s": Spread.of([WORKING_SET / 1e9 / s for s in ours]),
-                "Posix, GB/s": Spread.of([WORKING_SET / 1e9 / s for s in bare]),
-            },
+            LOAD_TARGET,
+            WORKING_SET,
         ),
         Figure(
             f"{name}: processor time",
@@ -171,21 +167,16 @@ def _dumps(folder: Path, ring: Path, size: int, pairs: int) -> list[Figure]:
         ours, plain = in_turns(pairs, dump, copy)
         clear()
         idle = Spread.of(_idle(min(pairs, 3)))
-    value = ratios(plain, ours)
     setting = f"{count} blocks, {WORKING_SET >> 20} MiB, {SHARDS} shards a block, one task"
-    target = DUMP_TARGETS[size]
     return [
-        Figure(
+        against(
             f"Cache|Posix, dump until confirmed, {size >> 10} KiB blocks",
             f"{setting}; written back meanwhile",
-            value,
+            ("Cache|Posix", ours),
+            ("memcpy", plain),
             "x memcpy",
-            target=f"at least {target}",
-            met=value.median >= target,
-            beside={
-                "Cache|Posix, GB/s": Spread.of([WORKING_SET / 1e9 / s for s in ours]),
-                "memcpy, GB/s": Spread.of([WORKING_SET / 1e9 / s for s in plain]),
-            },
+            DUMP_TARGETS[size],
+            WORKING_SET,
         ),
         Figure(
             f"Cache|Posix, idle after that, {size >> 10} KiB blocks",

@@ -92,6 +92,35 @@ def ratios(above: list[float], below: list[float]) -> Spread:
     return Spread.of([a / b for a, b in zip(above, below, strict=True)])
 
 
+def against(
+    name: str,
+    setting: str,
+    ours: tuple[str, list[float]],
+    plain: tuple[str, list[float]],
+    unit: str,
+    target: float | None,
+    run_bytes: int | None,
+) -> Figure:
+    """How many times as fast as something plain ours is, from the names of both and the seconds of
+    their runs. Beside it the rates of both, or the times where a run is not `run_bytes`."""
+    value = ratios(plain[1], ours[1])
+    beside = {}
+    for who, spent in (ours, plain):
+        if run_bytes:
+            beside[f"{who}, GB/s"] = Spread.of([run_bytes / 1e9 / s for s in spent])
+        else:
+            beside[f"{who}, µs"] = Spread.of([1e6 * s for s in spent])
+    return Figure(
+        name,
+        setting,
+        value,
+        unit,
+        target=f"at least {target}" if target else "",
+        met=value.median >= target if target else None,
+        beside=beside,
+    )
+
+
 def random_ids(count: int, random: np.random.Generator) -> Bytes:
     """Ids that were never used before."""
     return random.integers(0, 256, (count, 16), dtype=np.uint8)

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 import ucmstore
-from bench.measure import Figure, Spread, in_turns, random_ids, ratios, scratch
+from bench.measure import Figure, Spread, against, in_turns, random_ids, scratch
 from bench.neighbour import Mover
 from bench.stores import NAMESPACE
 
@@ -126,24 +126,6 @@ def _lookups(folder: Path, slots: int, pairs: int) -> list[Figure]:
     ]
 
 
-def _figure(
-    name: str, setting: str, moved: int, ours: list[float], plain: list[float], target: float
-) -> Figure:
-    ratio = ratios(plain, ours)
-    return Figure(
-        name,
-        setting,
-        ratio,
-        "x memcpy",
-        target=f"at least {target}",
-        met=ratio.median >= target,
-        beside={
-            "ring, GB/s": Spread.of([moved / 1e9 / s for s in ours]),
-            "memcpy, GB/s": Spread.of([moved / 1e9 / s for s in plain]),
-        },
-    )
-
-
 def _runs(
     move: Callable[[str, int], float], what: str
 ) -> tuple[Callable[[int], float], Callable[[int], float]]:
@@ -168,14 +150,15 @@ def _alone(folder: Path, size: int, inside: bool, pairs: int) -> list[Figure]:
             mover.move("dump", LOADED, 1)
             ours, plain = in_turns(pairs, *_runs(lambda w, s: mover.move(w, s, repeat), what))
             figures.append(
-                _figure(
+                against(
                     f"ring {what}, {size >> 10} KiB blocks, one task",
                     f"{working_set >> 20} MiB, {'inside' if inside else 'far outside'} the CPU's "
                     "cache",
-                    OUTSIDE,
-                    ours,
-                    plain,
+                    ("ring", ours),
+                    ("memcpy", plain),
+                    "x memcpy",
                     SIZES[size],
+                    OUTSIDE,
                 )
             )
         past = store.stats()["cache"]["dump_past_shards"]
@@ -200,13 +183,14 @@ def _together(mover: Mover, neighbour: Neighbour, size: int, pairs: int) -> list
         mover.move("dump", LOADED, 1)
         ours, plain = in_turns(pairs, *_runs(both, what))
         figures.append(
-            _figure(
+            against(
                 f"ring {what}, {size >> 10} KiB blocks, two processes at once",
                 f"{OUTSIDE >> 20} MiB each, {TIMES} times",
-                2 * TIMES * OUTSIDE,
-                ours,
-                plain,
+                ("ring", ours),
+                ("memcpy", plain),
+                "x memcpy",
                 TOGETHER,
+                2 * TIMES * OUTSIDE,
             )
         )
     return figures

@@ -22,12 +22,11 @@ from bench.bare import Folder
 from bench.measure import (
     Bytes,
     Figure,
-    Spread,
+    against,
     aligned,
     drop_cached,
     in_turns,
     random_ids,
-    ratios,
     scratch,
     settle,
 )
@@ -147,22 +146,10 @@ def _ratio(
     target: float | None,
     run_bytes: int | None,
 ) -> Figure:
-    value = ratios(raw, ours)
-    beside = {}
-    for who, spent in (("store", ours), ("bare loop", raw)):
-        if run_bytes:
-            beside[f"{who}, GB/s"] = Spread.of([run_bytes / ns for ns in spent])
-        else:
-            beside[f"{who}, µs"] = Spread.of([ns / 1e3 for ns in spent])
-    return Figure(
-        name,
-        setting,
-        value,
-        "x the bare loop",
-        target=f"at least {target}" if target else "",
-        met=value.median >= target if target else None,
-        beside=beside,
-    )
+    """The runs took nanoseconds."""
+    store = ("store", [1e-9 * ns for ns in ours])
+    loop = ("bare loop", [1e-9 * ns for ns in raw])
+    return against(name, setting, store, loop, "x the bare loop", target, run_bytes)
 
 
 def _word(direct: bool) -> str:
