@@ -25,7 +25,8 @@ class CacheOptions(TypedDict, total=False):
     # that are to share it. (default: /dev/shm)
     path: str
     # The segment's name: [A-Za-z0-9._-], 1 to 80 characters. Default: from namespace,
-    # geometry and the store below, so that the same blocks share one. (default: none)
+    # geometry and the store below, so that the same blocks share one. Over a store that is
+    # this process's alone (Dram) there is none to give. (default: none)
     name: str
     # When a dump is confirmed. back: the whole block is in the ring, and outlives the
     # process. through: the store below has it. (default: back)

@@ -14,6 +14,8 @@ import pytest
 
 import ucmstore
 from api_support import BLOCK, SHARD, SHARDS, make_ids, make_rows, open_store, run_python
+from ucmstore import _core
+from ucmstore.cli.admin import inspect
 
 
 def open_cache(folder: Path, spec: str = "Cache|Posix", **cache: Any) -> ucmstore.Store:
@@ -250,3 +252,33 @@ def test_p01_a_forked_child_cannot_harm_them(tmp_path: Path) -> None:
         press(store)
         assert (block_of(lease, 0).reshape(-1) == rows[0]).all()
         lease.release()
+
+
+@pytest.mark.parametrize("kind", ["Lease", "Task", "AdminEntry"])
+def test_the_core_lets_nobody_make_an_empty_object(kind: str) -> None:
+    cls: Any = getattr(_core, kind)
+    with pytest.raises(TypeError):
+        cls()
+    with pytest.raises(TypeError):
+        cls.__new__(cls)
+    with pytest.raises(TypeError):
+        object.__new__(cls)
+
+
+def test_inspect_says_who_has_leases(tmp_path: Path) -> None:
+    ids = make_ids(3)
+    with open_cache(tmp_path, name="mine") as store:
+        segment = next(tmp_path.glob("ucmstore.mine.*"))
+        assert dict(inspect(segment, stage="Cache"))["leases"] == "0"
+        with store.reserve(ids):
+            text = dict(inspect(segment, stage="Cache"))["leases"]
+            assert text.startswith("3: 3 of process ")
+            assert text.endswith(f"(pid {os.getpid()})")
+
+
+def test_m06_a_name_for_a_ring_that_cannot_be_shared_is_refused(tmp_path: Path) -> None:
+    memory: dict[str, Any] = {"path": tmp_path, "capacity": "1MiB"}
+    with open_store("Cache|Dram", cache=memory):
+        pass
+    with pytest.raises(ucmstore.OptionError, match=r"name 'mine'.*cannot be shared"):
+        open_store("Cache|Dram", cache={**memory, "name": "mine"})

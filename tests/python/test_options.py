@@ -60,7 +60,7 @@ def test_m02_every_option_is_taken(scope: str, name: str, tmp_path: Path) -> Non
     if spec == "Cache":  # a small ring of the test's own, that goes with it
         ring = {"capacity": "64MiB", "path": tmp_path, "unlink": True}
         given["cache"] = {**ring, **(given["cache"] if name != "path" else {})}
-        spec = "Cache|Dram"
+        spec = "Cache|Null"
     arguments: dict[str, Any] = {"shard_size": SHARD, "namespace": NAMESPACE, **given}
     try:
         with ucmstore.open(spec, **arguments) as store:

@@ -8,6 +8,14 @@
 
 namespace ucmstore::python {
 
+// For a class without a constructor: its objects are made in here. Without this Python could make
+// an empty one (Class.__new__, copy.copy), and its first method would read memory that is nobody's.
+inline void OnlyMadeHere(const pybind11::handle& of) {
+  auto* const type = reinterpret_cast<PyTypeObject*>(of.ptr());
+  type->tp_new = nullptr;
+  PyType_Modified(type);
+}
+
 void RegisterAdmin(pybind11::module_& module);     // admin_inspect, admin_walk
 void RegisterIdentity(pybind11::module_& module);  // Namespace, Layout, BlockHasher
 void RegisterLeases(pybind11::module_& module);    // Lease

@@ -146,6 +146,7 @@ void RegisterAdmin(py::module_& module) {
       .def_readonly("size_bytes", &AdminEntry::size_bytes)
       .def_readonly("disk_bytes", &AdminEntry::disk_bytes)
       .def_readonly("mtime_ns", &AdminEntry::mtime_ns);
+  OnlyMadeHere(module.attr("AdminEntry"));
   module.attr("ADMIN_READ") = kAdminRead;
   module.attr("ADMIN_REPAIR") = kAdminRepair;
   module.attr("ADMIN_PURGE") = kAdminPurge;

@@ -89,6 +89,7 @@ void RegisterLeases(py::module_& module) {
           "view",
           [](const py::object& self, std::uint32_t block) { return PyLease::View(self, block); },
           py::arg("block"));
+  OnlyMadeHere(module.attr("Lease"));
 }
 
 }  // namespace ucmstore::python

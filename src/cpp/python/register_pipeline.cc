@@ -330,6 +330,7 @@ void RegisterPipeline(py::module_& module) {
       .def("results", &PyTask::Results)
       .def("begin_await", &PyTask::BeginAwait)
       .def("end_await", &PyTask::EndAwait);
+  OnlyMadeHere(module.attr("Task"));
   py::class_<PyPipeline>(module, "Pipeline")
       .def(py::init<std::string, std::uint64_t, std::uint32_t, const Namespace&, const py::dict&>(),
            py::arg("spec"), py::arg("shard_size"), py::arg("shards_per_block"),

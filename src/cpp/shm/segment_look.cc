@@ -123,7 +123,9 @@ Result<SegmentLook> LookAtSegment(const std::string& path) {
   struct Entry {  // of a process, as plain memory
     std::uint32_t taken;
     std::uint32_t pid;
-    std::array<std::uint64_t, 7> rest;
+    std::uint64_t since_ns;
+    std::uint64_t leases;
+    std::array<std::uint64_t, 5> rest;
   };
   static_assert(sizeof(Entry) == sizeof(ProcessEntry));
   std::vector<Entry> entries(kMaxProcesses);
@@ -133,7 +135,10 @@ Result<SegmentLook> LookAtSegment(const std::string& path) {
   for (std::uint32_t place = 0; place < kMaxProcesses; ++place) {
     const bool alive = IsAlive(file.get(), place);
     if (entries[place].taken == 0 && !alive) continue;
-    look.processes.push_back({.place = place, .pid = entries[place].pid, .alive = alive});
+    look.processes.push_back({.place = place,
+                              .pid = entries[place].pid,
+                              .alive = alive,
+                              .leases = entries[place].leases});
   }
   if (!ReadAt(file.get(), &look.evictions, sizeof(look.evictions),
               kSharedAt + offsetof(RingShared, evictions))) {

@@ -20,8 +20,9 @@ namespace ucmstore {
 struct SegmentLook {
   struct Process {
     std::uint32_t place;
-    std::uint32_t pid;  // as it saw itself
-    bool alive;         // false: it has died, and its traces wait for the next process
+    std::uint32_t pid;     // as it saw itself
+    bool alive;            // false: it has died, and its traces wait for the next process
+    std::uint64_t leases;  // that it has out
   };
   RingHeader header{};
   std::string identity;

@@ -31,6 +31,19 @@ std::string ProcessesText(const SegmentLook& look) {
   return text.empty() ? "none" : text;
 }
 
+// "12: 8 of process 0 (pid 4711), 4 of process 3 (pid 4712, dead)".
+std::string LeasesText(const SegmentLook& look) {
+  std::uint64_t all = 0;
+  std::string text;
+  for (const SegmentLook::Process& process : look.processes) {
+    if (process.leases == 0) continue;
+    all += process.leases;
+    text += fmt::format("{}{} of process {} (pid {}{})", text.empty() ? ": " : ", ", process.leases,
+                        process.place, process.pid, process.alive ? "" : ", dead");
+  }
+  return std::to_string(all) + text;
+}
+
 Status Inspect(const char* path, void* ctx,
                void (*field)(void* ctx, const char* name, const char* value)) noexcept {
   try {
@@ -47,6 +60,7 @@ Status Inspect(const char* path, void* ctx,
     tell("shard_size", std::to_string(header.shard_size));
     tell("identity", look->identity);
     tell("processes", ProcessesText(*look));
+    tell("leases", LeasesText(*look));
     for (std::size_t state = 0; state < kSlotStates; ++state) {
       tell(fmt::format("slots_{}", kStateNames[state]).c_str(), std::to_string(look->slots[state]));
     }

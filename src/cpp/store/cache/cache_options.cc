@@ -32,7 +32,8 @@ constexpr OptionSpecV1 kTable[] = {
      .default_text = "",
      .range = "",
      .help = "The segment's name: [A-Za-z0-9._-], 1 to 80 characters. Default: from namespace, "
-             "geometry and the store below, so that the same blocks share one."},
+             "geometry and the store below, so that the same blocks share one. Over a store that "
+             "is this process's alone (Dram) there is none to give."},
     {.name = "write",
      .type = OptionType::kString,
      .flags = 0,
@@ -113,6 +114,12 @@ Result<CacheOptions> CacheOptions::From(const StageSetup& setup, const std::stri
       fmt::format("namespace: {}\nfingerprint: {}\ncontent: {}\nbelow: {}\n", setup.namespace_label,
                   ToHex(setup.fingerprint), setup.content, below);
   segment.name = setup.Text("name");
+  if (segment.only_private && !segment.name.empty()) {
+    return Failure(Code::kInvalidArgument,
+                   fmt::format("name '{}': no other process reaches what the store below keeps, so "
+                               "this ring cannot be shared and has no name; leave the option out",
+                               segment.name));
+  }
   if (segment.name.empty()) {
     const std::string rest =
         fmt::format("{}{}x{}", segment.identity, setup.shard_size, setup.shards_per_block);
