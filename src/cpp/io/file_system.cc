@@ -159,6 +159,13 @@ int FileSystem::SetMode(int fd, std::uint32_t mode) noexcept {
   return Returned(::fchmod(fd, mode));
 }
 
+int FileSystem::SetTimes(int folder, const char* path) noexcept {
+  // Both: then the right to write the file is enough, and it need not be our own.
+  const std::array<timespec, 2> now{
+      {{.tv_sec = 0, .tv_nsec = UTIME_NOW}, {.tv_sec = 0, .tv_nsec = UTIME_NOW}}};
+  return Returned(::utimensat(folder, path, now.data(), AT_SYMLINK_NOFOLLOW));
+}
+
 int FileSystem::List(int folder, const ListCallback& entry) noexcept {
   // A descriptor of its own: two listings of one folder would share its position.
   const int fd = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -222,6 +229,10 @@ int FileSystem::DropDirect(int fd) noexcept {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0) return -errno;
   return Returned(::fcntl(fd, F_SETFL, flags & ~O_DIRECT));
+}
+
+bool HasNoLocks(int error) noexcept {
+  return error == -ENOLCK || error == -EOPNOTSUPP || error == -ENOSYS || error == -EINVAL;
 }
 
 bool IsLocal(const FileSystemFacts& facts) noexcept {

@@ -85,6 +85,8 @@ class FileSystem {
   virtual int MakeFolder(int folder, const char* path, std::uint32_t mode) noexcept;
   virtual int RemoveFolder(int folder, const char* path) noexcept;
   virtual int SetMode(int fd, std::uint32_t mode) noexcept;
+  // Sets the times of what has this name to now. Never follows a link at the end, never creates.
+  virtual int SetTimes(int folder, const char* path) noexcept;
   // Every entry but "." and "..", in no order, each time from the start.
   virtual int List(int folder, const ListCallback& entry) noexcept;
 
@@ -125,6 +127,9 @@ class File {
   FileSystem* fs_ = nullptr;
   int fd_ = -1;
 };
+
+// An answer of TryLock: the file system has no locks at all, as opposed to: somebody has this one.
+[[nodiscard]] bool HasNoLocks(int error) noexcept;
 
 // Whether the file system of these facts is known to be this machine's own: no server behind it,
 // so its locks tell about every process that can reach it.

@@ -107,7 +107,7 @@ std::string FitSize(const OptionInput& input, bool from_table, const Range& rang
   const auto* text = std::get_if<std::string>(&input);
   if (text == nullptr) return "?";
   if (!range.word.empty() && *text == range.word) {
-    out.integer = 0;
+    out.integer = range.word_value;
     return {};
   }
   const Result<std::uint64_t> size = ParseSize(*text);

@@ -55,10 +55,10 @@ Status ParseBounds(Range& range) {
     ordered = *min <= *max;
   }
   if (!ordered) return Status::Error(Code::kInvalidArgument, "the range ends before it begins");
-  if (bar != std::string_view::npos && (range.word.empty() || range.min <= 0)) {
-    return Status::Error(Code::kInvalidArgument,
-                         "the word of a range stands for 0, so the bounds must begin above it");
+  if (bar != std::string_view::npos && range.word.empty()) {
+    return Status::Error(Code::kInvalidArgument, "the range has an empty word");
   }
+  range.word_value = range.min > 0 ? 0 : -1;
   return Status::Ok();
 }
 

@@ -2,7 +2,7 @@
 //
 // Range: what OptionSpecV1::range allows, parsed once: "MIN..MAX" for numbers and sizes, "a|b|c"
 // for texts, nothing for any value of the type. A size may also be a word, "auto|MIN..MAX": the
-// stage gets it as 0, so 0 must lie outside the bounds. Plain data; thread-safe.
+// stage gets it as 0, or, where 0 lies within the bounds, as -1. Plain data; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct Range {
   double min_number = 0;  // kFloat
   double max_number = 0;
   std::vector<std::string> words;  // kString, kList
-  std::string word;                // kSize: stands for 0; "": none
+  std::string word;                // kSize: stands for no number; "": none
+  std::int64_t word_value = 0;     // what the stage gets for it
   std::string text;                // as written
 };
 

@@ -32,6 +32,7 @@ enum class Op : std::uint8_t {
   kMakeFolder,
   kRemoveFolder,
   kSetMode,
+  kSetTimes,
   kList,
   kTryLock,
   kFacts,
@@ -141,6 +142,10 @@ class HookedFs final : public FileSystem {
   int SetMode(int fd, std::uint32_t mode) noexcept override {
     if (const int f = Before(Op::kSetMode)) return f;
     return FileSystem::SetMode(fd, mode);
+  }
+  int SetTimes(int folder, const char* path) noexcept override {
+    if (const int f = Before(Op::kSetTimes, path)) return f;
+    return FileSystem::SetTimes(folder, path);
   }
   int List(int folder, const ListCallback& entry) noexcept override {
     if (const int f = Before(Op::kList)) return f;

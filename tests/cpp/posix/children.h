@@ -54,6 +54,13 @@ class Children {
     ASSERT_TRUE(WIFSTOPPED(status));
   }
 
+  // The same for those that all stop once: nobody goes on before everybody has come so far.
+  std::vector<int> FinishStopped() {
+    for (const pid_t pid : pids_) AwaitStop(pid);
+    for (const pid_t pid : pids_) ::kill(pid, SIGCONT);
+    return Finish();
+  }
+
   // Waits for the end of all and gives their exit statuses; 128 + n for death by signal n.
   std::vector<int> Finish() {
     std::vector<int> codes;

@@ -118,13 +118,16 @@ TEST_F(PosixFaults, D02_AFailedLoadIsNotRememberedAsAHit) {
 }
 
 TEST_F(PosixFaults, F01_NoCapacityIsSaidAtOpen) {
-  auto store = PosixStore::Open(Config());
-  EXPECT_TRUE(store->log().Has(LogLevel::kWarning, "no capacity"));
-  store.reset();
   PosixConfig config = Config();
-  config.options["capacity"] = "2TiB";
-  store = PosixStore::Open(config);
-  EXPECT_TRUE(store->log().Has(LogLevel::kWarning, "does not reclaim yet"));
+  config.options["capacity"] = std::int64_t{0};
+  auto store = PosixStore::Open(config);
+  EXPECT_TRUE(store->log().Has(LogLevel::kWarning, "no limit"));
+  for (const char* capacity : {"2TiB", "auto"}) {
+    config.options["capacity"] = std::string(capacity);
+    store.reset();
+    store = PosixStore::Open(config);
+    EXPECT_FALSE(store->log().Has(LogLevel::kWarning, "limit")) << capacity;
+  }
 }
 
 // A full disk: dumps fail as no space and leave nothing, loads go on, and room heals it.

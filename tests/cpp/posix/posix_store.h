@@ -116,6 +116,7 @@ class PosixStore final : public TestStore {
   Status Setup(const PosixConfig& config) {
     OptionMap given = config.options;
     given["roots"] = config.roots;
+    given.try_emplace("capacity", std::int64_t{0});  // unless reclaim is what is tested
     Result<OptionSet> options = OptionSet::Complete("posix", PosixOptions(), given);
     if (!options) return options.error();
     SetupV1 setup;
@@ -142,9 +143,10 @@ class PosixStore final : public TestStore {
                                                          std::string_view ending = "") {
   std::vector<std::string> files;
   std::error_code error;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
-    if (!entry.is_regular_file(error)) continue;
-    const std::string path = entry.path().lexically_relative(folder).string();
+  std::filesystem::recursive_directory_iterator at(folder, error);
+  for (; !error && at != end(at); at.increment(error)) {  // others may remove what it stands on
+    if (!at->is_regular_file(error)) continue;
+    const std::string path = at->path().lexically_relative(folder).string();
     if (path.ends_with(ending)) files.push_back(path);
   }
   return files;

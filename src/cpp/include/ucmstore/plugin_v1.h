@@ -23,7 +23,7 @@ enum class OptionType : std::uint32_t {
   kInt = 1,     // a signed integer; range "MIN..MAX"
   kFloat = 2,   // a number; range "MIN..MAX"
   kSize = 3,    // bytes, written as 4096, "64KiB", "2GB"; range "MIN..MAX" in the same form, or
-                // "auto|MIN..MAX": the word is allowed, too, and comes as 0
+                // "auto|MIN..MAX": the word is allowed, too, and comes as 0, or -1 if 0 is allowed
   kString = 4,  // text; range "" (any), or the allowed words "a|b|c"
   kList = 5,    // a list of texts, or one text
 };

@@ -132,6 +132,7 @@ void BlockReader::Open(const BlockId& id, Attempt* attempt) {
         Code::kNotFound, fmt::format("{}: {} bytes are not a whole block of this geometry",
                                      PathOf(id), attempt->stat.size));
   }
+  if (attempt->status.ok()) mtime_ns_ = attempt->stat.mtime_ns;
   attempt->full = attempt->stat.size == root_.layout().FileSize(/*full=*/true);
 }
 

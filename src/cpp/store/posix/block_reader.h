@@ -7,7 +7,9 @@
 // file stays. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +30,8 @@ class BlockReader {
 
   // Ends every shard.
   void Read(const BlockId& id, std::span<ShardIo> shards);
+  // The time of the file that was read; nothing: there was none.
+  [[nodiscard]] const std::optional<std::int64_t>& mtime_ns() const noexcept { return mtime_ns_; }
 
  private:
   struct Attempt;
@@ -51,6 +55,7 @@ class BlockReader {
   FooterCache& cache_;
   PosixCounters& counters_;
   Log& log_;
+  std::optional<std::int64_t> mtime_ns_;
 };
 
 // "" if the footer is that of `id` in a namespace of this file; else what differs.

@@ -11,6 +11,8 @@
 namespace ucmstore {
 namespace {
 
+constexpr int kMaxFolders = 16;
+
 // A dump does not fail because something "was not found": a part of the path is missing.
 Status AsDumpError(Status status) noexcept {
   if (status.code == Code::kNotFound) status.code = Code::kIoError;
@@ -20,8 +22,12 @@ Status AsDumpError(Status status) noexcept {
 }  // namespace
 
 PosixWriter::PosixWriter(std::shared_ptr<Root> root, const BlockId& id, PosixCounters& counters,
-                         Log& log, Renew renew)
-    : root_(std::move(root)), counters_(counters), log_(log), renew_(std::move(renew)) {
+                         Log& log, Renew renew, Reclaim* reclaim)
+    : root_(std::move(root)),
+      counters_(counters),
+      log_(log),
+      renew_(std::move(renew)),
+      reclaim_(reclaim) {
   footer_.id = id;
   footer_.fingerprint = root_->file().fingerprint;
   footer_.layout = root_->layout();
@@ -70,6 +76,7 @@ Status PosixWriter::Removed() const {
 
 void PosixWriter::Write(std::span<ShardIo> shards, bool last) {
   const Status status = WriteShards(shards, last);
+  TellIfFull(status);
   for (ShardIo& shard : shards) {
     if (status.ok()) {
       shard.Succeed(static_cast<std::uint32_t>(shard.bytes()));
@@ -77,6 +84,10 @@ void PosixWriter::Write(std::span<ShardIo> shards, bool last) {
       shard.Fail(status);
     }
   }
+}
+
+void PosixWriter::TellIfFull(const Status& status) const noexcept {
+  if (status.code == Code::kNoSpace && reclaim_ != nullptr) reclaim_->Full(*root_);
 }
 
 TransferFile PosixWriter::FileOf(const Opened& opened) const noexcept {
@@ -151,8 +162,9 @@ Result<PosixWriter::Opened> PosixWriter::TryCreate() {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   Opened opened;
   int fd = OpenFile(kFlags, &opened.direct);
-  if (fd == -ENOENT) {
-    // The first block of this prefix, or somebody removed the folder.
+  for (int i = 0; fd == -ENOENT && i < kMaxFolders; ++i) {
+    // The first block of this prefix, or reclaim found the folder empty and removed it, perhaps
+    // once more in between.
     const Status made = MakeFolder();
     if (!made.ok()) return std::unexpected(made);
     fd = OpenFile(kFlags, &opened.direct);
@@ -193,6 +205,15 @@ Status PosixWriter::Finish(File& file, bool complete) {
 
 Status PosixWriter::Commit() {
   const Breaker::Use use(root_->breaker(), Breaker::Kind::kWrite);
+  Status status = TryCommit();
+  TellIfFull(status);
+  if (committed_ && reclaim_ != nullptr) {
+    reclaim_->Committed(*root_, root_->layout().FileSize(footer_.full()));
+  }
+  return status;
+}
+
+Status PosixWriter::TryCommit() {
   if (!footer_written_) {
     Result<Opened> opened = OpenActivated();
     if (!opened) return opened.error();

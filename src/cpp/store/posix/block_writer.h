@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "store/posix/counters.h"
 #include "store/posix/footer.h"
+#include "store/posix/reclaim.h"
 #include "store/posix/root.h"
 #include "store/posix/transfer.h"
 #include "task/terminal_stage.h"
@@ -27,8 +28,9 @@ class PosixWriter final : public BlockWriter {
   // Called with a root whose folder seems to be gone: gives the one to use instead, or why not.
   using Renew = std::function<Result<std::shared_ptr<Root>>(const Root& gone)>;
 
+  // `reclaim` (null: nobody) hears of the room that is taken, or missing.
   PosixWriter(std::shared_ptr<Root> root, const BlockId& id, PosixCounters& counters, Log& log,
-              Renew renew = {});
+              Renew renew = {}, Reclaim* reclaim = nullptr);
   PosixWriter(const PosixWriter&) = delete;
   PosixWriter& operator=(const PosixWriter&) = delete;
   ~PosixWriter() override;
@@ -43,6 +45,7 @@ class PosixWriter final : public BlockWriter {
     bool direct = false;
   };
 
+  Status TryCommit();
   Status WriteShards(std::span<ShardIo> shards, bool last);
   Result<Opened> OpenActivated() UCMSTORE_EXCLUDES(mutex_);
   Result<Opened> Create() UCMSTORE_REQUIRES(mutex_);
@@ -55,6 +58,7 @@ class PosixWriter final : public BlockWriter {
   // Syncs if asked to, and closes; gives what either reports.
   Status Finish(File& file, bool complete);
   Status SyncFolder();
+  void TellIfFull(const Status& status) const noexcept;
   // The activated file's. Made when it is wanted: thousands of writers wait for their last shards.
   [[nodiscard]] Name name() const noexcept;
   [[nodiscard]] Status Removed() const;
@@ -64,6 +68,7 @@ class PosixWriter final : public BlockWriter {
   PosixCounters& counters_;
   Log& log_;
   const Renew renew_;
+  Reclaim* const reclaim_;
   Footer footer_;                // shards[i] is written by the one Write of shard i
   bool footer_written_ = false;  // by the last Write, or by Commit: never at once
   bool committed_ = false;

@@ -31,6 +31,7 @@ struct Finder::Batch {
   std::span<const BlockId> blocks;
   std::uint8_t* found = nullptr;
   bool stop_at_miss = false;
+  Touches* touches = nullptr;
   TimePoint until = TimePoint::max();
   std::atomic<bool> late{false};
   std::atomic<std::size_t> cursor{0};
@@ -70,30 +71,39 @@ class Finder::Assistant final : public Job {
   std::shared_ptr<Batch> batch_;
 };
 
-Finder::Finder(const Roots& roots, ThreadPool& pool, PosixCounters& counters, Log& log)
+Finder::Finder(const Roots& roots, ThreadPool& pool, PosixCounters& counters, Log& log,
+               Touches* touches)
     : roots_(roots),
       pool_(pool),
       counters_(counters),
       log_(log),
+      touches_(touches),
       usual_helpers_(std::clamp(std::thread::hardware_concurrency(), 2U, kMaxHelpers + 1) - 1) {}
 
-int FindIn(const Root& root, const BlockId& id) noexcept {
+int FindIn(const Root& root, const BlockId& id, std::int64_t* mtime_ns) noexcept {
   FileStat stat;
   const Name name = BlockName(id, root.prefix_digits());
   const int result = root.fs().StatAt(root.folder(), name.c_str(), &stat);
   if (result < 0) return IsAbsence(result) ? 0 : result;
-  return stat.kind == FileKind::kRegular && root.layout().IsBlockSize(stat.size) ? 1 : 0;
+  if (stat.kind != FileKind::kRegular || !root.layout().IsBlockSize(stat.size)) return 0;
+  if (mtime_ns != nullptr) *mtime_ns = stat.mtime_ns;
+  return 1;
 }
 
-int Probe(const Root& root, const BlockId& id) noexcept {
+int Probe(const Root& root, const BlockId& id, std::int64_t* mtime_ns) noexcept {
   if (root.breaker().Refuses()) return 0;
   const Breaker::Use use(root.breaker(), Breaker::Kind::kRead);
-  return FindIn(root, id);
+  return FindIn(root, id, mtime_ns);
 }
 
-int FindBlock(const RootSet& roots, const BlockId& id) noexcept {
-  const int answer = Probe(*roots.HomeOf(id), id);
-  if (answer > 0) return answer;
+int FindBlock(const RootSet& roots, const BlockId& id, Touches* touches) noexcept {
+  const std::shared_ptr<Root>& home = roots.HomeOf(id);
+  std::int64_t mtime_ns = 0;
+  const int answer = Probe(*home, id, &mtime_ns);
+  if (answer > 0) {
+    if (touches != nullptr) touches->Used(home, id, mtime_ns);
+    return answer;
+  }
   const Root* const former = roots.FormerHomeOf(id);
   return former != nullptr && Probe(*former, id) > 0 ? 1 : answer;
 }
@@ -111,15 +121,20 @@ bool Finder::WorkOnce(Batch& batch) const noexcept {
   const std::size_t end = std::min(begin + kChunk, batch.blocks.size());
   // One root needs no choice, and is measured by the chunk.
   const auto& members = batch.roots->members();
-  const Root* const only = members.size() == 1 ? members.front().root.get() : nullptr;
-  const bool rests = only != nullptr && only->breaker().Refuses();
+  const std::shared_ptr<Root>* const only = members.size() == 1 ? &members.front().root : nullptr;
+  const bool rests = only != nullptr && (*only)->breaker().Refuses();
   std::optional<Breaker::Use> use;
-  if (only != nullptr && !rests) use.emplace(only->breaker(), Breaker::Kind::kRead);
+  if (only != nullptr && !rests) use.emplace((*only)->breaker(), Breaker::Kind::kRead);
   for (std::size_t i = begin; i < end; ++i) {
     const BlockId& id = batch.blocks[i];
-    const int answer = rests             ? 0
-                       : only != nullptr ? FindIn(*only, id)
-                                         : FindBlock(*batch.roots, id);
+    int answer = 0;
+    if (only == nullptr) {
+      answer = FindBlock(*batch.roots, id, batch.touches);
+    } else if (!rests) {
+      std::int64_t mtime_ns = 0;
+      answer = FindIn(**only, id, &mtime_ns);
+      if (answer > 0 && batch.touches != nullptr) batch.touches->Used(*only, id, mtime_ns);
+    }
     if (answer > 0) {
       batch.found[i] = kBelow;
       continue;
@@ -137,8 +152,9 @@ bool Finder::WorkOnce(Batch& batch) const noexcept {
 Status Finder::Find(std::span<const BlockId> blocks, std::uint32_t flags, TimePoint until,
                     std::uint8_t* found) {
   if (blocks.empty()) return Status::Ok();
+  Touches* const touches = (flags & kNoTouch) != 0 ? nullptr : touches_;
   if (blocks.size() == 1) {  // what every dump asks first
-    const int answer = FindBlock(*roots_.Now(), blocks[0]);
+    const int answer = FindBlock(*roots_.Now(), blocks[0], touches);
     if (answer > 0) *found = kBelow;
     return answer < 0 ? ErrnoStatus(-answer, "looking for a block") : Status::Ok();
   }
@@ -147,6 +163,7 @@ Status Finder::Find(std::span<const BlockId> blocks, std::uint32_t flags, TimePo
   batch->blocks = blocks;
   batch->until = until;
   batch->found = found;
+  batch->touches = touches;
   batch->stop_at_miss = (flags & kStopAtMiss) != 0;
   const TimePoint begun = RealNow();
   bool more = WorkOnce(*batch);

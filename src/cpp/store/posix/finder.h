@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "store/posix/counters.h"
 #include "store/posix/roots.h"
+#include "store/posix/touches.h"
 #include "task/thread_pool.h"
 #include "ucmstore/types.h"
 
@@ -25,8 +26,8 @@ namespace ucmstore {
 
 class Finder {
  public:
-  // The blocks of a dead root are absent.
-  Finder(const Roots& roots, ThreadPool& pool, PosixCounters& counters, Log& log);
+  // The blocks of a dead root are absent. `touches` (null: none) hears of those that are found.
+  Finder(const Roots& roots, ThreadPool& pool, PosixCounters& counters, Log& log, Touches* touches);
 
   // As TerminalStage::FindUntil. An error only if nothing could be learnt at all.
   Status Find(std::span<const BlockId> blocks, std::uint32_t flags, TimePoint until,
@@ -49,13 +50,18 @@ class Finder {
   ThreadPool& pool_;
   PosixCounters& counters_;
   Log& log_;
+  Touches* const touches_;
   const std::uint32_t usual_helpers_;  // as many as there are other CPUs
 };
 
 // 1 present, 0 absent, or a negative errno. FindIn only asks the disk; the others keep to the
-// roots' breakers: what lies in a root that rests is absent.
-[[nodiscard]] int FindIn(const Root& root, const BlockId& id) noexcept;
-[[nodiscard]] int Probe(const Root& root, const BlockId& id) noexcept;
-[[nodiscard]] int FindBlock(const RootSet& roots, const BlockId& id) noexcept;
+// roots' breakers: what lies in a root that rests is absent. `mtime_ns` gets the time of one that is
+// present.
+[[nodiscard]] int FindIn(const Root& root, const BlockId& id,
+                         std::int64_t* mtime_ns = nullptr) noexcept;
+[[nodiscard]] int Probe(const Root& root, const BlockId& id,
+                        std::int64_t* mtime_ns = nullptr) noexcept;
+// `touches` (null: nobody) hears of one that is present.
+[[nodiscard]] int FindBlock(const RootSet& roots, const BlockId& id, Touches* touches) noexcept;
 
 }  // namespace ucmstore

@@ -65,6 +65,10 @@ Status CheckSetup(const StageSetup& setup) {
   std::ranges::sort(roots);
   const auto twice = std::ranges::adjacent_find(roots);
   if (twice != roots.end()) return invalid(fmt::format("roots: {} is given twice", *twice));
+  if (setup.Int("low_mark") >= setup.Int("high_mark")) {
+    return invalid(fmt::format("low_mark {} must be less than high_mark {}", setup.Int("low_mark"),
+                               setup.Int("high_mark")));
+  }
   return Status::Ok();
 }
 
@@ -156,19 +160,22 @@ Status PosixStage::Open(const StageSetup& setup) {
   status = roots_->Open(std::move(options));
   if (!status.ok()) return status;
   footers_.emplace(static_cast<std::size_t>(setup.Int("footer_cache_entries")));
-  finder_.emplace(*roots_, runtime().pool(), counters_, log());
+  status = OpenReclaim(setup);
+  if (!status.ok()) return status;
+  Touches* const touches = reclaim_ ? &reclaim_->touches() : nullptr;
+  finder_.emplace(*roots_, runtime().pool(), counters_, log(), touches);
   prober_.emplace(static_cast<std::uint32_t>(setup.Int("lookup_threads")),
                   milliseconds(setup.Int("lookup_timeout_ms")), runtime().options().start_thread,
-                  runtime().relief(), counters_, log());
+                  runtime().relief(), counters_, log(), touches);
   const std::string& network = setup.Text("network");
   network_ = network == "yes" ? Network::kYes : network == "no" ? Network::kNo : Network::kAuto;
-  Announce(setup);
+  Announce();
   ReapInBackground();
   return Status::Ok();
 }
 
 // What an operator must know, said once.
-void PosixStage::Announce(const StageSetup& setup) {
+void PosixStage::Announce() {
   roots_->VisitDead([this](const Status& why) {
     log().Error(
         fmt::format("{}; the store goes on without this root, and tries it again: what it keeps is "
@@ -181,14 +188,26 @@ void PosixStage::Announce(const StageSetup& setup) {
     log().Warning(fmt::format("{}: no direct I/O here ({}); going through the page cache",
                               each.root->PathOf(""), each.root->buffered_reason()));
   }
-  if (setup.Size("capacity") == 0) {
-    log().Warning("no capacity is set: what is dumped stays, until the disk is full");
-  } else {
-    log().Warning(
-        fmt::format("capacity={}: this release does not reclaim yet; nothing is removed, "
-                    "and the disk may fill",
-                    setup.Size("capacity")));
+  if (!reclaim_) {
+    log().Warning("capacity is 0, which is no limit: what is dumped stays, until the disk is full");
   }
+}
+
+Status PosixStage::OpenReclaim(const StageSetup& setup) {
+  const std::int64_t capacity = setup.Int("capacity");  // negative: auto
+  if (capacity == 0) return Status::Ok();
+  const Limits limits{
+      .capacity_bytes = capacity < 0 ? Limits::kAuto : static_cast<std::uint64_t>(capacity),
+      .high_mark = static_cast<std::uint32_t>(setup.Int("high_mark")),
+      .low_mark = static_cast<std::uint32_t>(setup.Int("low_mark"))};
+  reclaim_.emplace(Collector::Services{.fs = fs_,
+                                       .pool = runtime().pool(),
+                                       .clock = runtime().clock(),
+                                       .log = log(),
+                                       .counters = counters_},
+                   setup.List("roots"), limits, Modes::FromWord(setup.Text("mode")),
+                   milliseconds(setup.Int("touch_interval_ms")));
+  return reclaim_->Open();
 }
 
 void PosixStage::ReapInBackground() {
@@ -223,7 +242,8 @@ bool PosixStage::IsRemote(const RootSet& roots) const noexcept {
 
 void PosixStage::Read(const BlockId& block, std::span<ShardIo> shards) {
   const std::shared_ptr<const RootSet> roots = InUse();
-  Root* root = roots->HomeOf(block).get();
+  const std::shared_ptr<Root>& home = roots->HomeOf(block);
+  Root* root = home.get();
   Root* const former = roots->FormerHomeOf(block);
   if (former != nullptr && Probe(*root, block) <= 0 && Probe(*former, block) > 0) root = former;
   if (root->breaker().Refuses()) {
@@ -232,7 +252,11 @@ void PosixStage::Read(const BlockId& block, std::span<ShardIo> shards) {
     return;
   }
   const Breaker::Use use(root->breaker(), Breaker::Kind::kRead);
-  BlockReader(*root, *footers_, counters_, log()).Read(block, shards);
+  BlockReader reader(*root, *footers_, counters_, log());
+  reader.Read(block, shards);
+  if (reclaim_ && root == home.get() && reader.mtime_ns()) {
+    reclaim_->touches().Used(home, block, *reader.mtime_ns());
+  }
 }
 
 Result<std::unique_ptr<BlockWriter>> PosixStage::Create(const BlockId& block) {
@@ -243,7 +267,8 @@ Result<std::unique_ptr<BlockWriter>> PosixStage::Create(const BlockId& block) {
   };
   const std::shared_ptr<Root> home = InUse()->HomeOf(block);
   if (home->breaker().Refuses()) return std::unexpected(home->Resting());
-  return std::make_unique<PosixWriter>(home, block, counters_, log(), renew);
+  return std::make_unique<PosixWriter>(home, block, counters_, log(), renew,
+                                       reclaim_ ? &*reclaim_ : nullptr);
 }
 
 bool PosixStage::Shut(TimePoint until) {
@@ -251,9 +276,10 @@ bool PosixStage::Shut(TimePoint until) {
     if (!job->End(runtime().pool(), until)) return false;
   }
   reaping_.clear();
+  if (prober_ && !prober_->End(until)) return false;  // its probes note touches
+  if (reclaim_ && !reclaim_->End(until)) return false;
   if (!roots_ || roots_->Now() == nullptr) return true;  // opening failed
   if (!roots_->End(until)) return false;
-  if (prober_ && !prober_->End(until)) return false;
   // By the workers, since the disk may hang. A mark that stays is reaped as its writer's files are.
   if (!unmarking_) {
     const std::shared_ptr<const RootSet> roots = roots_->Now();  // for as long as the loop runs
@@ -271,7 +297,7 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
     const char* name;
     const Counter& counter;
   };
-  const std::array<Named, 12> all{{
+  const std::array<Named, 18> all{{
       {"direct_bytes", counters_.direct_bytes},
       {"bounced_bytes", counters_.bounced_bytes},
       {"buffered_bytes", counters_.buffered_bytes},
@@ -284,7 +310,14 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
       {"reaped_files", counters_.reaped},
       {"leftover_files", counters_.leftovers},
       {"lookup_timeouts", counters_.lookup_timeouts},
+      {"reclaimed_blocks", counters_.reclaimed_blocks},
+      {"reclaimed_bytes", counters_.reclaimed_bytes},
+      {"reclaim_cycles", counters_.reclaim_cycles},
+      {"reclaim_failures", counters_.reclaim_failures},
+      {"reclaim_stalls", counters_.reclaim_stalls},
+      {"touched_blocks", counters_.touched_blocks},
   }};
+  if (reclaim_) reclaim_->LookForStalls();
   for (const Named& one : all) {
     metric({.name = one.name,
             .kind = MetricKind::kCounter,
@@ -299,10 +332,16 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
     refusals += static_cast<double>(breaker->refusals());
     resting += breaker->resting() ? 1 : 0;
   }
-  metric({.name = "rests", .kind = MetricKind::kCounter, .reserved = 0, .value = rests});
-  metric(
-      {.name = "refused_by_rest", .kind = MetricKind::kCounter, .reserved = 0, .value = refusals});
-  metric({.name = "resting_roots", .kind = MetricKind::kGauge, .reserved = 0, .value = resting});
+  const auto one = [&](const char* name, MetricKind kind, double value) {
+    metric({.name = name, .kind = kind, .reserved = 0, .value = value});
+  };
+  one("rests", MetricKind::kCounter, rests);
+  one("refused_by_rest", MetricKind::kCounter, refusals);
+  one("resting_roots", MetricKind::kGauge, resting);
+  one("used_bytes", MetricKind::kGauge,
+      static_cast<double>(reclaim_ ? reclaim_->used_bytes() : 0));
+  one("capacity_bytes", MetricKind::kGauge,
+      static_cast<double>(reclaim_ ? reclaim_->capacity_bytes() : 0));
 }
 
 std::string PosixStage::Identity() {

@@ -18,6 +18,7 @@
 #include "store/posix/finder.h"
 #include "store/posix/footer_cache.h"
 #include "store/posix/prober.h"
+#include "store/posix/reclaim.h"
 #include "store/posix/roots.h"
 #include "task/in_time.h"
 #include "task/terminal_stage.h"
@@ -46,7 +47,8 @@ class PosixStage final : public TerminalStage {
  private:
   class ReapJob;
 
-  void Announce(const StageSetup& setup);
+  void Announce();
+  Status OpenReclaim(const StageSetup& setup);
   void ReapInBackground();
   // What is in use now; who is dead may be tried again.
   std::shared_ptr<const RootSet> InUse();
@@ -57,6 +59,7 @@ class PosixStage final : public TerminalStage {
   std::vector<std::shared_ptr<Breaker>> breakers_;  // of the roots, as they are configured
   std::optional<Roots> roots_;
   std::optional<FooterCache> footers_;
+  std::optional<Reclaim> reclaim_;  // none: no capacity
   std::optional<Finder> finder_;
   std::optional<Prober> prober_;
   enum class Network : std::uint8_t { kAuto, kYes, kNo } network_ = Network::kAuto;

@@ -27,7 +27,8 @@ TimePoint RealNow() noexcept { return std::chrono::steady_clock::now(); }
 // One Find in progress. Lives until the caller and every probe that began have let go of it, and
 // has a copy of all that the probes touch.
 struct Prober::Batch {
-  Batch(std::shared_ptr<const RootSet> in, std::span<const BlockId> asked, bool stop);
+  Batch(std::shared_ptr<const RootSet> in, std::span<const BlockId> asked, bool stop,
+        Touches* touched);
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
   ~Batch();
@@ -35,6 +36,7 @@ struct Prober::Batch {
   const std::shared_ptr<const RootSet> roots;
   const std::vector<BlockId> blocks;
   const bool stop_at_miss;
+  Touches* const touches;
   std::vector<std::unique_ptr<Probe>> probes;  // the caller's alone
 
   Mutex mutex;
@@ -68,7 +70,7 @@ struct Prober::Batch {
   // What the caller is told, besides the answers.
   [[nodiscard]] Status Report(milliseconds waited, Log& log) const UCMSTORE_REQUIRES(mutex);
   void Work() {
-    while (const auto i = Take()) Answer(*i, FindBlock(*roots, blocks[*i]));
+    while (const auto i = Take()) Answer(*i, FindBlock(*roots, blocks[*i], touches));
   }
 };
 
@@ -87,10 +89,12 @@ class Prober::Probe final : public Job {
   std::shared_ptr<Batch> batch_;
 };
 
-Prober::Batch::Batch(std::shared_ptr<const RootSet> in, std::span<const BlockId> asked, bool stop)
+Prober::Batch::Batch(std::shared_ptr<const RootSet> in, std::span<const BlockId> asked, bool stop,
+                     Touches* touched)
     : roots(std::move(in)),
       blocks(asked.begin(), asked.end()),
       stop_at_miss(stop),
+      touches(touched),
       answers(blocks.size(), kNotYet) {}
 
 Prober::Batch::~Batch() = default;
@@ -116,7 +120,8 @@ Status Prober::Find(std::shared_ptr<const RootSet> roots, std::span<const BlockI
   }
   const TimePoint begun = RealNow();
   if (until == TimePoint::max()) until = begun + own_bound_;
-  const auto batch = std::make_shared<Batch>(std::move(roots), blocks, (flags & kStopAtMiss) != 0);
+  const auto batch = std::make_shared<Batch>(std::move(roots), blocks, (flags & kStopAtMiss) != 0,
+                                             (flags & kNoTouch) != 0 ? nullptr : touches_);
   if (Status started = Start(batch); !started.ok()) {
     for (const auto& probe : batch->probes) probe->Drop();
     return started;

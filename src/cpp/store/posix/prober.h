@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "store/posix/counters.h"
 #include "store/posix/roots.h"
+#include "store/posix/touches.h"
 #include "task/thread_pool.h"
 #include "ucmstore/types.h"
 
@@ -23,13 +24,14 @@ namespace ucmstore {
 
 class Prober {
  public:
-  // `own_bound`: how long a lookup without a deadline waits.
-  // `relief`: see ThreadPool.
+  // `own_bound`: how long a lookup without a deadline waits. `relief`: see ThreadPool. `touches`
+  // (null: none) hears of the blocks that are found.
   Prober(std::uint32_t threads, milliseconds own_bound, ThreadStarter starter, Relief relief,
-         PosixCounters& counters, Log& log)
+         PosixCounters& counters, Log& log, Touches* touches)
       : own_bound_(own_bound),
         counters_(counters),
         log_(log),
+        touches_(touches),
         pool_(threads, std::move(starter), relief) {}
 
   // As TerminalStage::FindUntil.
@@ -48,6 +50,7 @@ class Prober {
   const milliseconds own_bound_;
   PosixCounters& counters_;
   Log& log_;
+  Touches* const touches_;
   ThreadPool pool_;
 };
 

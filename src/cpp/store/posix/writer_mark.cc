@@ -48,11 +48,6 @@ bool IsOfThisBoot(FileSystem& fs, std::string_view mark) {
   return !boot.empty() && mark.find(fmt::format("boot: {}\n", boot)) != std::string_view::npos;
 }
 
-// The file system has no locks at all, as opposed to: somebody has this one.
-bool HasNoLocks(int error) noexcept {
-  return error == -ENOLCK || error == -EOPNOTSUPP || error == -ENOSYS || error == -EINVAL;
-}
-
 }  // namespace
 
 Modes Modes::FromWord(std::string_view word) noexcept {
