@@ -55,8 +55,8 @@ class Finder {
 };
 
 // 1 present, 0 absent, or a negative errno. FindIn only asks the disk; the others keep to the
-// roots' breakers: what lies in a root that rests is absent. `mtime_ns` gets the time of one that is
-// present.
+// roots' breakers: what lies in a root that rests is absent. `mtime_ns` gets the time of one that
+// is present.
 [[nodiscard]] int FindIn(const Root& root, const BlockId& id,
                          std::int64_t* mtime_ns = nullptr) noexcept;
 [[nodiscard]] int Probe(const Root& root, const BlockId& id,

@@ -338,8 +338,7 @@ void PosixStage::VisitOwnMetrics(const std::function<void(const MetricV1&)>& met
   one("rests", MetricKind::kCounter, rests);
   one("refused_by_rest", MetricKind::kCounter, refusals);
   one("resting_roots", MetricKind::kGauge, resting);
-  one("used_bytes", MetricKind::kGauge,
-      static_cast<double>(reclaim_ ? reclaim_->used_bytes() : 0));
+  one("used_bytes", MetricKind::kGauge, static_cast<double>(reclaim_ ? reclaim_->used_bytes() : 0));
   one("capacity_bytes", MetricKind::kGauge,
       static_cast<double>(reclaim_ ? reclaim_->capacity_bytes() : 0));
 }

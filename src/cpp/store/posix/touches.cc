@@ -49,6 +49,7 @@ bool Touches::TouchSome() {
   }
   for (std::size_t i = 0; i < count; ++i) {
     const Root& root = *some[i].mapped();
+    if (root.breaker().resting()) continue;
     const Name name = BlockName(some[i].key(), root.prefix_digits());
     if (root.fs().SetTimes(root.folder(), name.c_str()) == 0) counters_.touched_blocks.Add();
   }
