@@ -300,9 +300,24 @@ def test_every_source_is_built() -> None:
 
 
 def test_the_package_never_imports_a_framework() -> None:
-    paths = [path for path in files(".py", ".pyi") if ROOT / "python" in path.parents]
+    adapters = ROOT / "python/ucmstore/integrations"  # which only their framework imports
+    paths = [
+        path
+        for path in files(".py", ".pyi")
+        if ROOT / "python" in path.parents and adapters not in path.parents
+    ]
     pattern = r"^\s*(import|from)\s+(torch|vllm|sglang|cupy|tensorflow|jax)\b"
     assert_none(broken_lines(paths, searcher(pattern)))
+
+
+def test_only_adapters_import_adapters() -> None:
+    adapters = ROOT / "python/ucmstore/integrations"
+    paths = [
+        path
+        for path in files(".py", ".pyi")
+        if ROOT / "python" in path.parents and adapters not in path.parents
+    ]
+    assert_none(broken_lines(paths, searcher(r"^\s*(import|from)\s+ucmstore\.integrations\b")))
 
 
 def test_python_tests_do_not_sleep_to_win() -> None:
