@@ -17,7 +17,7 @@ from ucmstore.cli.app import app
 from ucmstore.cli.output import human_bytes, human_duration
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("demo", "replay", "ls", "inspect", "verify", "purge", "options", "doctor")
+COMMANDS = ("demo", "replay", "ls", "inspect", "verify", "purge", "options", "doctor", "vllm-args")
 
 
 def test_demo_shows_the_second_process_finding_what_the_first_stored() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import ucmstore
-from ucmstore.cli import demo, doctor, ls, options, purge, replay, shm, verify
+from ucmstore.cli import demo, doctor, ls, options, purge, replay, shm, verify, vllm_args
 
 app = typer.Typer(
     name="ucmstore",
@@ -26,6 +26,7 @@ app.command("verify")(verify.command)
 app.command("purge")(purge.command)
 app.command("options")(options.command)
 app.command("doctor")(doctor.command)
+app.command("vllm-args")(vllm_args.command)
 app.add_typer(shm.app, name="shm")
 
 

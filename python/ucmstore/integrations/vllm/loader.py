@@ -60,7 +60,15 @@ class _Load:
 class Loader:
     """The loads of one rank. `begin` and `ended` may be called from any thread."""
 
-    def __init__(self, store: ucmstore.Store, pages: HostPages, has_ring: bool, timeout_s: float):
+    def __init__(
+        self,
+        store: ucmstore.Store,
+        pages: HostPages,
+        has_ring: bool,
+        timeout_s: float,
+        something: threading.Event,
+    ) -> None:
+        """`something` is set whenever a load has ended."""
         self._store = store
         self._pages = pages
         self._has_ring = has_ring
@@ -70,7 +78,7 @@ class Loader:
         self._ended: collections.deque[Outcome] = collections.deque()
         self._active: list[_Load] = []
         self._count = 0  # begun and not taken by `ended`
-        self._something = threading.Event()  # has ended
+        self._something = something
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="ucmstore load", daemon=True)
@@ -85,11 +93,8 @@ class Loader:
         self._new.append(load)
         os.eventfd_write(self._wake, 1)
 
-    def ended(self, wait_s: float = 0) -> list[Outcome]:
-        """Those that have ended since the last call; may wait a moment for the first."""
-        if wait_s > 0 and self._count:
-            self._something.wait(wait_s)
-        self._something.clear()
+    def ended(self) -> list[Outcome]:
+        """Those that have ended since the last call."""
         outcomes = []
         while self._ended:
             outcomes.append(self._ended.popleft())

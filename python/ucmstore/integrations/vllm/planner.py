@@ -152,6 +152,7 @@ class SavePlanner:
             tracked.saved = min(tracked.saved, first // every)
             if tracked.request.num_computed_tokens <= first * self._page_tokens:
                 tracked.recomputes_from = first
+                tracked.boundary = min(tracked.boundary, first * self._page_tokens)
         tables += [list(table) for _, table in self._last]
         if any(not bad.isdisjoint(table) for table in tables):
             self._suspects.add(bad, tables)

@@ -44,7 +44,16 @@ class _Save:
 class Saver:
     """The saves of one rank. `begin`, `ended` and `give_up_late` are for the engine's thread."""
 
-    def __init__(self, store: ucmstore.Store, pages: HostPages, has_ring: bool, timeout_s: float):
+    def __init__(
+        self,
+        store: ucmstore.Store,
+        pages: HostPages,
+        has_ring: bool,
+        timeout_s: float,
+        something: threading.Event,
+    ) -> None:
+        """`something` is set whenever a save has ended."""
+        self._something = something
         self._store = store
         self._pages = pages
         self._has_ring = has_ring
@@ -151,6 +160,7 @@ class Saver:
                 logger.exception("ucmstore: a save failed for a defect of ours")
                 self._count("dropped_blocks_failed", len(save.job.hashes))
             self._ended.append(save.job.number)
+            self._something.set()
 
     def _save(self, save: _Save) -> None:
         blocks = len(save.job.hashes)

@@ -31,6 +31,7 @@ logger = init_logger("vllm.ucmstore")
 
 _WAIT_S_PER_STEP = 0.0005  # for lookups of all requests together
 _LOOK_AGAIN_S = 1.0
+_SETTLE_S = 0.5
 
 
 class SchedulerSide:
@@ -300,9 +301,13 @@ class SchedulerSide:
         if self._store is None or self._workers != 1 or not self._planner.has_last:
             return
         worker = local_worker(self._store)
-        if worker is not None:
-            for job in self._planner.take_last():
-                worker.save(job)
+        if worker is None:
+            return
+        for job in self._planner.take_last():
+            worker.save(job)
+        if not self._requests:
+            for number, workers in worker.settle(_SETTLE_S).items():
+                self._planner.ended(number, workers)
 
     def reset(self) -> bool:
         """The weights have changed: what was stored is never found again by this engine."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
+import time
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +27,7 @@ from ucmstore.integrations.vllm.ranks import tag_of
 from ucmstore.integrations.vllm.saver import Saver
 from ucmstore.integrations.vllm.stats import Stats
 
-_IDLE_WAIT_S = 0.001  # in a step where nothing is computed, instead of spinning
+_IDLE_WAIT_S = 0.001  # in a step where nothing is computed
 _DRAIN_S = 3.0  # an engine gives its workers five seconds to end
 _SICK = {Code.TIMEOUT, Code.IO_ERROR, Code.CLOSED, Code.INTERNAL, Code.LIMIT}
 _FAILURES = {
@@ -52,7 +54,7 @@ class WorkerSide:
         self._refused: list[Outcome] = []
         self._report = WorkerReport()
         self._invalid: set[int] = set()
-        self._new_saves: list[Job] = []
+        self._something = threading.Event()  # has ended
         self.stats = Stats()
 
     def register(self, tensors: Mapping[str, Any]) -> None:
@@ -84,8 +86,9 @@ class WorkerSide:
             self.stats.add("uncached")
             return
         options = self._options
-        self._loader = Loader(self._store, pages, options.has_ring, options.load_timeout)
-        self._saver = Saver(self._store, pages, options.has_ring, options.save_timeout)
+        ring, event = options.has_ring, self._something
+        self._loader = Loader(self._store, pages, ring, options.load_timeout, event)
+        self._saver = Saver(self._store, pages, ring, options.save_timeout, event)
         local.announce(self._store, self)
         atexit.register(_close_if_alive, weakref.ref(self))
 
@@ -142,16 +145,42 @@ class WorkerSide:
 
     def loaded(self, step: StepMetadata | None) -> set[str]:
         """The requests whose loads have ended, well or not."""
+        if step is not None and step.idle and self._busy:
+            self._something.wait(_IDLE_WAIT_S)  # instead of spinning
+        self._something.clear()
         outcomes, self._refused = self._refused, []
         if self._loader is not None:
-            idle = step is not None and step.idle
-            outcomes += self._loader.ended(_IDLE_WAIT_S if idle else 0)
+            outcomes += self._loader.ended()
         for outcome in outcomes:
             self._note(outcome)
-        if self._saver is not None:
-            for number in self._saver.ended():
-                self._report.saved[number] = self._report.saved.get(number, 0) + 1
+        self._note_saves()
         return {outcome.job.request for outcome in outcomes}
+
+    @property
+    def _busy(self) -> bool:
+        return (self._loader is not None and self._loader.busy) or (
+            self._saver is not None and self._saver.busy
+        )
+
+    def _note_saves(self) -> None:
+        for number in self._saver.ended() if self._saver is not None else ():
+            self._report.saved[number] = 1
+
+    def settle(self, seconds: float) -> dict[int, int]:
+        """Wait for the saves under way, and take what the next report would say of saves.
+
+        For a scheduler in this process that will make no further step.
+        """
+        deadline = time.monotonic() + seconds
+        self._note_saves()
+        while self._saver is not None and self._saver.busy:
+            self._something.wait(max(0.0, min(0.01, deadline - time.monotonic())))
+            self._something.clear()
+            self._note_saves()
+            if time.monotonic() > deadline:
+                break
+        saved, self._report.saved = self._report.saved, {}
+        return saved
 
     def _note(self, outcome: Outcome) -> None:
         assert self._fingerprint is not None
