@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kill suite, over Posix and over Cache|Posix: processes use one root at full rate while one
-// after another is killed with SIGKILL in the middle of a dump, or stopped and continued. Nobody
-// ever loads a wrong byte, no survivor stands still, and what the dead leave behind goes (rows G01,
-// G06, B01, S09).
+// after another is killed with SIGKILL in the middle of a dump or with a lease in its hands, or
+// stopped and continued. Nobody ever loads a wrong byte, no survivor stands still, and what the
+// dead leave behind goes (rows G01, G06, B01, S09).
 //
 // UCMSTORE_TEST_KILLS says how many (`make soak` sets more); unless set, 200 kills of processes
 // with a Cache, and 20 of all else.
@@ -171,7 +171,7 @@ class KillWriters : public testing::TestWithParam<const char*> {
     }
   }
 
-  // Everybody has left: no slot is claimed, being copied into, dirty or pinned.
+  // Everybody has left: no slot is claimed, being copied into, dirty or pinned, no lease counted.
   void ExpectRingAtRest() {
     for (const auto& entry : std::filesystem::directory_iterator(ring_)) {
       const std::string name = entry.path().filename().string();
@@ -190,6 +190,11 @@ class KillWriters : public testing::TestWithParam<const char*> {
             << "slot " << slot << " is in state " << static_cast<int>(word.state());
         EXPECT_FALSE(word.draining()) << "slot " << slot;
         EXPECT_EQ(slots[slot].pins[0].load() | slots[slot].pins[1].load(), 0U) << "slot " << slot;
+      }
+      const auto* processes =
+          reinterpret_cast<const ProcessEntry*>(static_cast<std::byte*>(base) + kProcessesAt);
+      for (std::uint32_t place = 0; place < kMaxProcesses; ++place) {
+        EXPECT_EQ(processes[place].leases.load(), 0U) << "of place " << place;
       }
       ::munmap(base, size);
     }
