@@ -2,7 +2,8 @@
 """`python -m bench [lookup] [transfer] [scale] [idle] [ring] [cache] [--root DIR] [--pairs N]
 [--json]`: take the figures, all if none is named, and print them as a table, as Markdown or as
 JSON. `python -m bench lmcache`: beside LMCache, where that is installed.
-`python -m bench policy --trace FILE`: what a full cache should keep; it takes no times."""
+`python -m bench policy --trace FILE`: what a full cache should keep; it takes no times.
+`python -m bench reclaim [--trace FILE] [--files N]`: what a full disk keeps, and what a cycle costs."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import cache, idle, lmcache, lookup, policy, ring, scale, transfer
+from bench import cache, idle, lmcache, lookup, policy, reclaim, ring, scale, transfer
 from bench.measure import Figure, machine
 
 PARTS: dict[str, Callable[[Path | None, int], list[Figure]]] = {
@@ -69,6 +70,8 @@ def main() -> int:
     """Take the figures; 1 if a target was missed."""
     if sys.argv[1:2] == ["policy"]:
         return policy.main(sys.argv[2:])
+    if sys.argv[1:2] == ["reclaim"]:
+        return reclaim.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all but lmcache")
     parser.add_argument("--root", type=Path, help="a folder on the medium to measure")

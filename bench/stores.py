@@ -28,7 +28,7 @@ def open_posix(
         shard_size=block_bytes // shards,
         shards_per_block=shards,
         namespace=NAMESPACE,
-        log_level="error",  # no capacity is set, and that is meant
+        log_level="error",  # no limit, and that is meant
         stages={"posix": {"roots": [str(root)], **posix}},
     )
 

@@ -70,9 +70,18 @@ class PosixOptions(TypedDict, total=False):
 
     # Folders that keep the blocks, in any order; a block's id chooses one. (must be given)
     roots: Required[Texts]
-    # Bytes on disk, in all roots together. Not enforced yet: nothing is removed. 0: no limit.
-    # (default: 0)
+    # Bytes on disk that a root may take, all its namespaces and whatever else is in it
+    # together; above it the blocks go that were not used for longest. auto: 80 % of its file
+    # system. 0: no limit, nothing is ever removed. (default: auto; auto|0..8191PiB)
     capacity: Size
+    # Per cent of the capacity: use above it makes reclaim begin. (default: 95; 2..100)
+    high_mark: int
+    # Per cent of the capacity that reclaim comes down to. Less than high_mark. (default: 90;
+    # 1..99)
+    low_mark: int
+    # A block that is used counts as young again, but the time of its file is set once in so
+    # long at most. 0: at each use. (default: 60000; 0..86400000)
+    touch_interval_ms: int
     # auto: past the page cache where the file system can; direct: that or an error. (default:
     # auto)
     io: Literal["auto", "direct", "buffered"]

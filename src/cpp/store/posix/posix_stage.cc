@@ -224,7 +224,9 @@ std::shared_ptr<const RootSet> PosixStage::InUse() {
 }
 
 Status PosixStage::Find(std::span<const BlockId> blocks, std::uint32_t flags, std::uint8_t* found) {
-  return finder_->Find(blocks, flags, TimePoint::max(), found);
+  // Asked before a dump, of which it is said to touch nothing. But to dump what is there already is
+  // a use of it: who computed the block again will want it again.
+  return finder_->Find(blocks, flags & ~kNoTouch, TimePoint::max(), found);
 }
 
 Status PosixStage::FindUntil(std::span<const BlockId> blocks, std::uint32_t flags, TimePoint until,
