@@ -76,7 +76,7 @@ class PosixOptions(TypedDict, total=False):
     capacity: Size
     # Per cent of the capacity: use above it makes reclaim begin. (default: 95; 2..100)
     high_mark: int
-    # Per cent of the capacity that reclaim comes down to. Less than high_mark. (default: 90;
+    # Per cent of the capacity that reclaim comes down to. Less than high_mark. (default: 93;
     # 1..99)
     low_mark: int
     # A block that is used counts as young again, but the time of its file is set once in so

@@ -30,6 +30,10 @@ TEST(LimitsTest, AreReadAsTheyWereWritten) {
       EXPECT_FALSE(ParseLimits(text.substr(0, i))) << i;
     }
   }
+  // As docs/format.md has it.
+  EXPECT_EQ(PrintLimits({.capacity_bytes = std::uint64_t{2} << 40}),
+            "ucmstore capacity 1\ncapacity: 2199023255552\nhigh_mark: 95\nlow_mark: 93\n"
+            "crc32c: 9769bfc4\n");
   const Result<Limits> newer = ParseLimits("ucmstore capacity 2\nanything\n");
   ASSERT_FALSE(newer);
   EXPECT_EQ(newer.error().code, Code::kUnsupported);

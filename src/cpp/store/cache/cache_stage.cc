@@ -44,6 +44,8 @@ Status CacheStage::Open(const StageSetup& setup) {
   WriteBack::Limits write_back = options->write_back;
   write_back.in_flight =
       std::min(write_back.in_flight, std::max(runtime().options().max_tasks / 4, 1U));
+  uses_.emplace(runtime().pool(), runtime().clock(), ring().slot_count(),
+                [this](std::span<const BlockId> used) { TellBelow(used); });
   table_.emplace(runtime().options().max_tasks);
   unfinished_.emplace(ring(),
                       Unfinished::Limits{.shards_per_block = setup.shards_per_block,
@@ -215,6 +217,7 @@ bool CacheStage::Close(std::uint32_t timeout_ms) noexcept {
     prefault_->Stop();
     if (lease_gate_ != nullptr) lease_gate_->Shut();
     watch_->Stop();
+    if (!uses_->End(until)) return false;
     {
       const MutexLock lock(mutex_);
       want_turns_.clear();

@@ -30,6 +30,7 @@
 #include "store/cache/leases.h"
 #include "store/cache/prefault.h"
 #include "store/cache/unfinished.h"
+#include "store/cache/uses.h"
 #include "store/cache/watch.h"
 #include "store/cache/write_back.h"
 #include "task/forward_stage.h"
@@ -99,6 +100,7 @@ class CacheStage final : public ForwardStage {
 
   // ---- cache_stage.cc: calls and tasks ----
   Status LookupHere(const LookupDesc& desc, std::uint8_t* found);
+  void TellBelow(std::span<const BlockId> used) noexcept;
   Status LookupBelow(const LookupDesc& desc, std::uint8_t* found);
   void StopTask(const CacheTaskPtr& task, const Status& why);
   void TaskEnded(CacheTask& task) noexcept;
@@ -195,6 +197,7 @@ class CacheStage final : public ForwardStage {
   std::optional<Watch> watch_;
   std::optional<WriteBack> write_back_;
   std::optional<Prefault> prefault_;
+  std::optional<Uses> uses_;
   std::shared_ptr<LeaseGate> lease_gate_;
   std::uint64_t max_leases_ = 0;
   bool through_ = false;

@@ -185,6 +185,7 @@ void CacheStage::LoadFrom(Pin pin, const CacheTaskPtr& task, const Positions& po
   if (!missing.empty()) BeginFill(pin.Another(), task, missing, std::move(turn));
   if (!here.empty() && task->shards()[here.front()].segment_count > 0) {
     if (ring().WordOf(pin).chance() == 0) ring().Touch(pin);
+    uses_->Used({&task->shards()[here.front()].block, 1}, &kInMemory);
   }
   for (const std::uint32_t i : here) Deliver(task, i, pin);
   for (const std::uint32_t i : moving) WaitForShard(task, i, pin);

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "store/cache/cache_stage.h"
+#include "task/guarded.h"
 #include "task/segments.h"
 
 namespace ucmstore {
@@ -24,6 +25,7 @@ Status CacheStage::LookupHere(const LookupDesc& desc, std::uint8_t* found) {
   const bool touch = (desc.flags & kNoTouch) == 0;
   ring().Probe({desc.blocks, desc.count}, touch, found);
   static_assert(kInMemory == 1 && kAbsent == 0);
+  if (touch) uses_->Used({desc.blocks, desc.count}, found);
   const auto memory = static_cast<std::uint64_t>(std::count(found, found + desc.count, kInMemory));
   if (memory < desc.count) {
     if (Status status = LookupBelow(desc, found); !status.ok()) {
@@ -59,6 +61,18 @@ Status CacheStage::LookupBelow(const LookupDesc& desc, std::uint8_t* found) {
     found[places[i]] = answers[i] == kAbsent ? kAbsent : kBelow;
   }
   return Status::Ok();
+}
+
+// A lookup that touches; what it finds is of no interest.
+void CacheStage::TellBelow(std::span<const BlockId> used) noexcept {
+  (void)Guarded([&] {
+    std::vector<std::uint8_t> found(used.size());
+    LookupDesc desc;
+    desc.timeout_ms = kBelowPatienceMs;
+    desc.blocks = used.data();
+    desc.count = static_cast<std::uint32_t>(used.size());
+    return below().Lookup(desc, found.data());
+  });
 }
 
 void BelowAnswers::AskFrom(std::size_t k) {

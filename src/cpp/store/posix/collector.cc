@@ -25,6 +25,7 @@ constexpr std::uint64_t kStepsToHigh = 8;
 // What a full disk makes go, of all blocks.
 constexpr std::uint64_t kFullShare = 20;
 constexpr milliseconds kBeat{1'000};
+constexpr milliseconds kWarnEvery{60'000};
 
 // No descriptor or memory now, or no folder: another time.
 bool IsPassing(int error) noexcept {
@@ -145,7 +146,8 @@ void Collector::Finish() noexcept {
   if (!complete) not_before_.store(now + kBackOff);
   if (was_full) {
     // Not at each dump that fails: blocks shall not go faster than they can be used.
-    full_not_before_.store(now + (complete && cycle_->freed_bytes > 0 ? kBackOff : kAtLeastEvery));
+    const bool in_vain = complete && cycle_->freed_bytes == 0;
+    full_not_before_.store(now + (in_vain ? kAtLeastEvery : kBackOff));
   }
   cycle_.reset();
   const MutexLock lock(mutex_);
@@ -225,10 +227,9 @@ bool Collector::EndMeasure(Cycle& cycle) {
   const Measure& measure = *cycle.measure;
   cycle.used_bytes = measure.used_bytes();
   if (measure.error() < 0) {
-    services_.log.Warning([&] {
-      return fmt::format("{}: not all could be looked at, so use counts as less than it is: {}",
-                         path_, ErrnoText(-measure.error()));
-    });
+    SayOnce(said_partial_, fmt::format("{}: not all that is in it could be looked at ({}), so use "
+                                       "counts as less than it is",
+                                       path_, ErrnoText(-measure.error())));
   }
   const std::uint64_t blocks = measure.ages().Bytes();
   std::uint64_t need = 0;
@@ -262,7 +263,7 @@ bool Collector::EndSweep(Cycle& cycle) {
                        sweep.removed_blocks(), freed, cycle.used_bytes, capacity_bytes_.load());
   });
   if (sweep.failures() > 0) {
-    services_.log.Warning([&] {
+    WarnNowAndThen(warn_of_stuck_, [&] {
       return fmt::format(
           "{}: {} files of {} bytes should go and cannot be removed; the first is "
           "{}: {}",
@@ -285,7 +286,7 @@ bool Collector::EndCycle(Cycle& cycle) {
   Plan(cycle.used_bytes);
   services_.counters.reclaim_cycles.Add();
   if (cycle.used_bytes > cycle.high_bytes) {
-    services_.log.Warning([&] {
+    WarnNowAndThen(warn_of_use_, [&] {
       return fmt::format(
           "{}: {} bytes are used, of a capacity of {}, and no more can be removed: "
           "the rest is foreign, being written, or cannot be deleted",
@@ -299,6 +300,14 @@ bool Collector::EndCycle(Cycle& cycle) {
 
 void Collector::SayOnce(std::atomic<bool>& said, const std::string& words) noexcept {
   if (!said.exchange(true)) services_.log.Warning(words);
+}
+
+template <typename Words>
+void Collector::WarnNowAndThen(TimePoint& next, Words&& words) noexcept {
+  const TimePoint now = services_.clock.Now();
+  if (now < next) return;
+  next = now + kWarnEvery;
+  services_.log.Warning(std::forward<Words>(words));
 }
 
 Status Collector::Agree() {

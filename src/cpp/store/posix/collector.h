@@ -92,6 +92,8 @@ class Collector final : public Job {
   bool EndCycle(Cycle& cycle);
   void Finish() noexcept;
   void Plan(std::uint64_t used_bytes) noexcept;
+  template <typename Words>
+  void WarnNowAndThen(TimePoint& next, Words&& words) noexcept;
   void SayOnce(std::atomic<bool>& said, const std::string& words) noexcept;
   [[nodiscard]] bool IsDue(std::uint64_t waiting_bytes) const noexcept;
   [[nodiscard]] bool stopping() const noexcept { return stop_.load(std::memory_order_relaxed); }
@@ -109,6 +111,9 @@ class Collector final : public Job {
   std::atomic<bool> said_no_accord_{false};
   std::atomic<bool> said_no_lock_{false};
   std::atomic<bool> said_no_size_{false};
+  std::atomic<bool> said_partial_{false};
+  TimePoint warn_of_stuck_ = TimePoint::min();
+  TimePoint warn_of_use_ = TimePoint::min();
 
   // What the last cycle found, for the triggers.
   std::atomic<std::uint64_t> used_bytes_{0};
