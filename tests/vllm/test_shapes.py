@@ -40,9 +40,14 @@ def test_requests_of_many_shapes(site: Site, truth: Truth) -> None:
         {"prompts": edges, "reset": True},
         {"prompts": edges},  # all of it in the engine's own cache
         {"prompts": [whole, tokens(6, 300)], "sampling": {"prompt_logprobs": 0}, "reset": True},
-        {"prompts": [[*whole, 9]], "sampling": {"n": 2, "temperature": 0.0}, "reset": True},
+        {
+            "prompts": [[*whole, 9]],
+            "sampling": {"n": 2, "temperature": 0.7, "seed": 5, "max_tokens": 4},
+            "reset": True,
+        },
         {"prompts": [tokens(7, 1900)], "reset": True},  # in chunks
         {"prompts": [tokens(7, 1900)], "reset": True},
+        {"prompts": [tokens(i, 5) for i in range(200)], "sampling": {"max_tokens": 2}},
     ]
     told = site.run(rounds)
     true = truth.of(rounds)
@@ -99,8 +104,9 @@ def test_s05_new_weights_find_nothing(site: Site, truth: Truth) -> None:
 def test_engines_of_many_shapes(site: Site, truth: Truth, engine: dict[str, Any]) -> None:
     sampling = {"max_tokens": 80}
     rounds = [{**one, "sampling": sampling} for one in AGAIN]
-    told = site.run(rounds, engine=engine)
-    assert_same(told["rounds"], truth.of(rounds))
+    # In float32: other chunks and batches mean other orders of sums.
+    told = site.run(rounds, engine=engine, dtype="float32")
+    assert_same(told["rounds"], truth.of(rounds, dtype="float32"))
     assert told["figures"]["ucmstore_loaded_blocks"] > 0
     if "num_gpu_blocks_override" in engine:
         assert told["figures"]["num_preemptions"] > 0
@@ -128,27 +134,28 @@ def test_beside_another_connector(site: Site, truth: Truth, tmp_path: Path) -> N
     assert_same(told["rounds"], truth.of(AGAIN))
 
 
-def test_a_sliding_window_is_refused_or_kept_whole(
+def test_sliding_windows_are_refused_or_kept_whole(
     site: Site, truth: Truth, tmp_path: Path
 ) -> None:
     import torch
-    from transformers import MistralConfig, MistralForCausalLM
+    from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 
     torch.manual_seed(1)
-    config = MistralConfig(
+    config = Gemma3TextConfig(
         vocab_size=1024,
         hidden_size=256,
         intermediate_size=512,
-        num_hidden_layers=4,
+        num_hidden_layers=6,
         num_attention_heads=4,
         num_key_value_heads=4,
         head_dim=64,
         sliding_window=128,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
         initializer_range=0.2,
     )
-    MistralForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path / "mistral")
-    name = str(tmp_path / "mistral")
-    assert "only full attention" in site.start(AGAIN, model=name).failure()
+    Gemma3ForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path / "gemma")
+    name = str(tmp_path / "gemma")
+    assert "--disable-hybrid-kv-cache-manager" in site.start(AGAIN, model=name).failure()
     engine = {"disable_hybrid_kv_cache_manager": True}
     told = site.run(AGAIN, model=name, engine=engine)
     assert_same(told["rounds"], truth.of(AGAIN, model=name, engine=engine))

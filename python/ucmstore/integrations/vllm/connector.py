@@ -20,6 +20,7 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
 from ucmstore.errors import OptionError
+from ucmstore.integrations.vllm import register
 from ucmstore.integrations.vllm.metadata import Fingerprint, StepMetadata
 from ucmstore.integrations.vllm.options import Options, parse
 from ucmstore.integrations.vllm.scheduler import SchedulerSide
@@ -27,6 +28,8 @@ from ucmstore.integrations.vllm.stats import PromMetrics, Stats
 from ucmstore.integrations.vllm.worker import WorkerSide
 
 logger = init_logger("vllm.ucmstore")
+
+register()  # a MultiConnector asks for its children by name, however they were found
 
 
 class UcmStoreConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
@@ -189,7 +192,8 @@ def _check_model(config: Any, cache_config: Any) -> None:
     if len(groups) != 1:
         raise OptionError(
             f"the model keeps {len(groups)} groups of KV ({', '.join(kinds)}), and only one can be "
-            "stored yet; with sliding windows, --disable-hybrid-kv-cache-manager makes it one"
+            "stored yet; where layers with sliding windows are mixed with others, "
+            "--disable-hybrid-kv-cache-manager makes it one"
         )
     if type(groups[0].kv_cache_spec) is not FullAttentionSpec:
         raise OptionError(

@@ -20,7 +20,7 @@ from vllm.logger import init_logger
 
 import ucmstore
 from ucmstore.block_id import Ids
-from ucmstore.errors import BusyError, ClosedError, Code, code_of
+from ucmstore.errors import BusyError, ClosedError, Code, Error, code_of
 from ucmstore.integrations.vllm.metadata import SKIP, Job
 from ucmstore.integrations.vllm.pages import HostPages
 
@@ -111,6 +111,8 @@ class Loader:
         self._stopped = True
         os.eventfd_write(self._wake, 1)
         self._thread.join(timeout=2)
+        if not self._thread.is_alive():
+            os.close(self._wake)
 
     # ---- its thread ------------------------------------------------------------------------------
 
@@ -126,8 +128,8 @@ class Loader:
             for load in list(self._active):
                 try:
                     retry |= self._advance(load)
-                except ClosedError:
-                    self._fail(load, load.left, Code.CLOSED)
+                except Error as error:
+                    self._fail(load, load.left, error.code)
                 except Exception:
                     logger.exception("ucmstore: a load failed for a defect of ours")
                     self._fail(load, load.left, Code.INTERNAL)
@@ -150,18 +152,19 @@ class Loader:
         """One step of one load. True: try again soon, nobody will tell."""
         if load.task is not None:
             if not load.task.done():
-                return self._give_up_if_late(load)
+                self._give_up_if_late(load)
+                return False
             self._fetched(load, load.task)
-        if not load.left or self._give_up_if_late(load):
+        self._give_up_if_late(load)
+        if not load.left:
             return False
         return self._take_from_ring(load) if self._has_ring else self._fetch(load)
 
-    def _give_up_if_late(self, load: _Load) -> bool:
+    def _give_up_if_late(self, load: _Load) -> None:
         if time.monotonic() > load.deadline:
             if load.task is not None:
                 load.task.cancel()  # the store keeps its memory until it has ended
             self._fail(load, load.left, Code.TIMEOUT)
-        return False
 
     def _fetched(self, load: _Load, task: ucmstore.Task) -> None:
         """A task has ended: note what failed, and copy what came into our own buffer."""

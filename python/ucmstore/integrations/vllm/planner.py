@@ -33,11 +33,6 @@ class SavePlanner:
         """Whether saves are planned or under way."""
         return bool(self._last) or len(self._pending) > 0
 
-    @property
-    def has_last(self) -> bool:
-        """Whether saves of ended requests wait to be taken."""
-        return bool(self._last)
-
     # ---- what is stored --------------------------------------------------------------------------
 
     def plan(self, tracked: Tracked, ranks: Ranks, epoch: bytes, number: int) -> Job | None:
@@ -55,6 +50,9 @@ class SavePlanner:
         planned = self._plan(tracked, ranks, epoch, number, table)
         if planned is not None:
             self._last.append(planned)
+        end = self._end(tracked, ranks)
+        if end > tracked.saved:
+            self.stats.add("dropped_blocks_held", end - tracked.saved)
 
     def take_last(self) -> list[Job]:
         """The saves of ended requests, but those whose step turned out to have had bad pages."""
@@ -85,7 +83,7 @@ class SavePlanner:
     ) -> tuple[Job, Sequence[int]] | None:
         every, hashes = ranks.every, tracked.request.block_hashes
         settled = tracked.settled_tokens()
-        end = min(settled // ranks.block_tokens, len(hashes) // every)
+        end = self._end(tracked, ranks)
         if not tracked.may_save or (end <= tracked.saved and tracked.recomputes_from is None):
             return None
         table = self._table(tracked) if table is None else table
@@ -95,7 +93,6 @@ class SavePlanner:
             tracked.recomputes_from = max(tracked.recomputes_from, whole)
         end = min(end, self._suspects.good(table[: end * every]) // every)
         wanted = self._wanted(tracked, table, every, end)
-        tracked.saved = max(tracked.saved, end)
         if not wanted:
             return None
         job = Job(
@@ -107,18 +104,23 @@ class SavePlanner:
         )
         return job, table[: (wanted[-1] + 1) * every]
 
+    def _end(self, tracked: Tracked, ranks: Ranks) -> int:
+        """The first of its blocks that is not all settled."""
+        whole = len(tracked.request.block_hashes) // ranks.every
+        return min(tracked.settled_tokens() // ranks.block_tokens, whole)
+
     def _wanted(self, tracked: Tracked, table: Sequence[int], every: int, end: int) -> list[int]:
-        """The blocks below `end` that nobody stores yet, as far as pages can be held."""
+        """The blocks below `end` that nobody stores yet, as far as pages can be held now."""
         wanted = []
         for block in range(tracked.saved, end):
             pages = table[block * every : (block + 1) * every]
             last = tracked.request.block_hashes[(block + 1) * every - 1]
-            if tracked.has(block) or self._pending.has(last) or len(pages) < every or 0 in pages:
-                continue
-            if self._holds.take(pages):
+            here = len(pages) == every and 0 not in pages
+            if here and not tracked.has(block) and not self._pending.has(last):
+                if not self._holds.take(pages):
+                    break  # the rest in a later step, when others have been copied
                 wanted.append(block)
-            else:
-                self.stats.add("dropped_blocks_held")
+            tracked.saved = block + 1
         return wanted
 
     # ---- what must not be stored -----------------------------------------------------------------

@@ -298,7 +298,7 @@ class SchedulerSide:
 
     def _hand_over_in_process(self) -> None:
         """Let a worker of this process begin at once: no step may follow the last request."""
-        if self._store is None or self._workers != 1 or not self._planner.has_last:
+        if self._store is None or self._workers != 1 or not self._planner.busy:
             return
         worker = local_worker(self._store)
         if worker is None:
