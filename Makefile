@@ -105,10 +105,10 @@ soak: $(RELEASE)/.installed ## SOAK_KILLS kills, C++ tests SOAK_ROUNDS times, lo
 	ctest --preset release --repeat until-fail:$(SOAK_ROUNDS)
 	$(VENV)/bin/python -m pytest -m soak --timeout=1800
 
-# vLLM brings hundreds of packages and a PyTorch of its own, so it lives in an environment of its own.
-# The three that are removed come as CUDA builds beside a PyTorch for CPUs, and break its import.
+# vLLM brings hundreds of packages and a PyTorch of its own, so it lives in a place of its own. The
+# three that are removed come as CUDA builds beside a PyTorch for CPUs, and break its import.
 .PHONY: test-vllm
-test-vllm: $(VLLM_VENV)/.installed ## the connector with a real vLLM (CPU), in .venv-vllm; ARGS="-k name"
+test-vllm: $(VLLM_VENV)/.installed ## the connector with a real vLLM, in .venv-vllm; ARGS="-k name"
 	env -u VIRTUAL_ENV PATH="$(VLLM_VENV)/bin:$$PATH" \
 	  UCMSTORE_TEST_STAGES=$(CURDIR)/$(RELEASE)/ucmstore_stages \
 	  $(VLLM_VENV)/bin/python -m pytest -c tests/vllm/pytest.ini tests/vllm $(ARGS)

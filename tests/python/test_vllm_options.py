@@ -64,6 +64,9 @@ def test_stages_may_say_more_and_have_the_last_word() -> None:
     }
     assert not parse({"spec": "Dram"}).has_ring
     assert parse({"spec": "Cache|Dram"}).is_private
+    below = parse({"root": "/a", "stages": {"cache": {"name": "x"}}}).without_ring()
+    assert below.spec == "Posix"
+    assert below.open_stages() == {"posix": {"roots": ["/a"]}}
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ class Fingerprint(KVConnectorHandshakeMetadata):  # type: ignore[misc]
     fields: dict[str, str]  # of the namespace
     pid: int
     cached: bool  # whether its store could be opened
+    alone: bool  # whether its ring is its own, since shared memory had no room for one
 
 
 @dataclass(frozen=True)

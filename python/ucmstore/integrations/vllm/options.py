@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from ucmstore.errors import OptionError
@@ -56,6 +56,12 @@ class Options:
     def is_private(self) -> bool:
         """Whether what is stored can be seen by the process alone that has stored it."""
         return self.spec.split("|")[-1].strip() in ("Dram", "Null")
+
+    def without_ring(self) -> Options:
+        """The same but for the ring: what lies below it."""
+        below = "|".join(self.spec.split("|")[1:]) if self.has_ring else self.spec
+        stages = {name: given for name, given in self.stages.items() if name != "cache"}
+        return replace(self, spec=below, stages=stages)
 
     def open_stages(self) -> dict[str, dict[str, Any]]:
         """The stages' options with those that have a name of their own here filled in."""

@@ -81,7 +81,10 @@ class SchedulerSide:
                 f"ucmstore: spec {self._options.spec!r} keeps blocks in the memory of one process, "
                 "but this engine's scheduler and workers are several; use 'Cache|Posix'"
             )
-        config = stores.config_of(self._options, first.geometry, first.fields)
+        options = self._options
+        if any(each.alone and each.pid != os.getpid() for each in fingerprints.values()):
+            options = options.without_ring()  # another one of ours would be of no use here
+        config = stores.config_of(options, first.geometry, first.fields)
         self._store = stores.acquire(config)
         self._ranks = ranks
         if self._store is None:

@@ -79,7 +79,12 @@ class WorkerSide:
         self._namespace = config.namespace
         self._store = stores.acquire(config)
         self._fingerprint = Fingerprint(
-            self._rank, pages.geometry, fields, os.getpid(), self._store is not None
+            self._rank,
+            pages.geometry,
+            fields,
+            os.getpid(),
+            self._store is not None,
+            self._store is not None and _is_alone(self._store),
         )
         self._report.fingerprints[self._rank] = self._fingerprint
         if self._store is None:
@@ -225,6 +230,10 @@ class WorkerSide:
         if self._store is not None:
             stores.release(self._store)
             self._store = None
+
+
+def _is_alone(store: Any) -> bool:
+    return bool(store.stats().get("cache", {}).get("ring_is_private", 0))
 
 
 def _close_if_alive(reference: weakref.ref[WorkerSide]) -> None:
