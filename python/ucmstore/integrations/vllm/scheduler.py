@@ -45,6 +45,7 @@ class SchedulerSide:
         self._page_tokens = page_tokens
         self._workers = int(config.parallel_config.world_size)
         self._epoch = b""
+        self._has_met = False
         self._ranks: Ranks | None = None
         self._store: Any = None
         self._lookups: Lookups | None = None
@@ -69,12 +70,13 @@ class SchedulerSide:
 
     def met(self, fingerprints: dict[int, Fingerprint]) -> None:
         """All workers have told what they keep: now blocks have names."""
-        if self._ranks is not None or len(fingerprints) < self._workers:
+        if self._has_met or len(fingerprints) < self._workers:
             return
+        self._has_met = True
         ranks = Ranks(fingerprints, self._workers, self._options)
         first = fingerprints[0]
         if not all(each.cached for each in fingerprints.values()):
-            self.stats.add("uncached")
+            self.stats.set("uncached", 1)
             return
         if self._options.is_private and any(f.pid != os.getpid() for f in fingerprints.values()):
             raise ValueError(
@@ -88,7 +90,7 @@ class SchedulerSide:
         self._store = stores.acquire(config)
         self._ranks = ranks
         if self._store is None:
-            self.stats.add("uncached")
+            self.stats.set("uncached", 1)
             return
         self._lookups = Lookups(self._store)
         logger.info(
@@ -105,8 +107,7 @@ class SchedulerSide:
             self.met(fingerprints)
         except (Error, ValueError) as error:
             logger.error("ucmstore: NOTHING IS CACHED: %s", error)
-            self._workers = 1 << 30  # never complete
-            self.stats.add("uncached")
+            self.stats.set("uncached", 1)
 
     # ---- hits ------------------------------------------------------------------------------------
 

@@ -49,6 +49,10 @@ class Stats(KVConnectorStats):  # type: ignore[misc]
         if value:
             self.data[name] = self.data.get(name, 0) + value
 
+    def set(self, name: str, value: float) -> None:
+        """Say how a gauge stands."""
+        self.data[name] = value
+
     def reset(self) -> None:
         """Begin anew."""
         self.data = {}

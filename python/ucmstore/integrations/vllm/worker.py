@@ -88,7 +88,7 @@ class WorkerSide:
         )
         self._report.fingerprints[self._rank] = self._fingerprint
         if self._store is None:
-            self.stats.add("uncached")
+            self.stats.set("uncached", 1)
             return
         options = self._options
         ring, event = options.has_ring, self._something
