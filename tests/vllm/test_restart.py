@@ -62,6 +62,28 @@ def test_two_engines_on_one_root_and_one_ring(site: Site, truth: Truth) -> None:
     assert_loaded(again["rounds"][0], rounds[0]["prompts"])
 
 
+def test_a13_two_ranks_and_a_scheduler_in_processes_of_their_own(site: Site, truth: Truth) -> None:
+    plan: dict[str, Any] = {
+        "engine": {"tensor_parallel_size": 2},
+        "environment": {
+            "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "0|1",
+        },
+        "dtype": "float32",
+    }
+    rounds = [{"prompts": make_prompts(1)}]
+    true = truth.of(rounds, dtype="float32")
+    first = site.run(rounds, **plan)
+    assert_same(first["rounds"], true, 0.002)
+    assert first["figures"]["ucmstore_saved_blocks"] == len(site.blocks())
+    told = site.run(rounds, **plan)
+    assert_same(told["rounds"], true, 0.002)
+    assert_loaded(told["rounds"][0], rounds[0]["prompts"])
+    one = site.run(rounds, dtype="float32")  # another layout of ranks: nothing in common
+    assert_same(one["rounds"], true, 0.002)
+    assert one["figures"]["ucmstore_loaded_blocks"] == 0
+
+
 @pytest.mark.parametrize("rule", ["dump hold", "load hold"])
 def test_c01_killed_while_it_moves_blocks(site: Site, truth: Truth, rule: str) -> None:
     rounds = [{"prompts": make_prompts(1)}]
