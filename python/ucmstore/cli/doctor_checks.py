@@ -105,7 +105,7 @@ def check_io_uring(probe: Callable[[], int] = try_io_uring) -> Finding:
     """Whether the system call is there and allowed."""
     error = probe()
     if error == 0:
-        return Finding("io_uring", "ok", "available")
+        return Finding("io_uring", "ok", "available; this release does not use it yet")
     found = f"io_uring_setup: {os.strerror(error)} ({errno.errorcode.get(error, error)})"
     advice = {
         errno.ENOSYS: "The kernel is older than 5.1 or built without it. psync is used instead.",

@@ -5,6 +5,8 @@
 #include "pipeline/store_options.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include "options/option_set.h"
 #include "options/range.h"
@@ -92,6 +94,12 @@ Result<StoreOptions> StoreOptions::FromInput(const OptionMap& given) {
   options.runtime.incomplete_age = milliseconds(set->Integer("incomplete_age_ms"));
   options.close_timeout_ms = number("close_timeout_ms");
   options.plugin_path = set->List("plugin_path");
+  for (const std::string& folder : options.plugin_path) {
+    std::error_code error;
+    if (std::filesystem::is_directory(folder, error)) continue;
+    return Failure(Code::kInvalidArgument,
+                   "store: plugin_path: " + folder + ": there is no such folder");
+  }
   options.log_level = set->Text("log_level");
   if (set->IsDefault("log_level")) {
     Result<std::string> level = LogLevelFromEnvironment(std::move(options.log_level));

@@ -130,7 +130,9 @@ bool Assembler::EndLate(Dumping& dumping) {
       dumping.shards, [&](const ShardIo& shard) { return stone.heard[shard.index()]; });
   if (!anew) {
     const Status status = AbortedStatus(
-        dumping.id, "one of its shards failed, or it was incomplete too long; dump it anew");
+        dumping.id,
+        "one of its shards failed, or it was incomplete for longer than incomplete_age_ms, or more "
+        "than max_incomplete_blocks were; dump it anew");
     for (std::size_t i = 0; i < dumping.shards.size(); ++i) {
       stone.heard[dumping.shards[i].index()] = true;
       dumping.outcomes[i] = {.known = true, .bytes = 0, .status = status};
