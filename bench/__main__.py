@@ -3,7 +3,7 @@
 [--json]`: take the figures, all if none is named, and print them as a table, as Markdown or as
 JSON. `python -m bench lmcache`: beside LMCache, where that is installed.
 `python -m bench policy --trace FILE`: what a full cache should keep; it takes no times.
-`python -m bench reclaim [--trace FILE] [--files N]`: what a full disk keeps, and what a cycle costs."""
+`python -m bench reclaim [--trace FILE] [--files N]`: what a full root keeps, and its cost."""
 
 from __future__ import annotations
 

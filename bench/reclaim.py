@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import ucmstore
 from bench.measure import random_ids
 from bench.policies import Lru
@@ -116,7 +118,7 @@ def cycle_seconds(files: int, parent: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="ucmstore-bench-", dir=parent) as folder:
         root = Path(folder)
         with open_posix(root, BLOCK_BYTES, capacity=0) as store:
-            fill(store, random_ids(files), BLOCK_BYTES)
+            fill(store, random_ids(files, np.random.default_rng(1)), BLOCK_BYTES)
         measure = cycle(1 << 50)
         used = sum(entry.stat().st_blocks * 512 for entry in root.rglob("*"))
         sweep = cycle(used)
@@ -147,15 +149,14 @@ def main(arguments: list[str]) -> int:
     rows: list[Kept] = []
     for path in given.trace:
         rows += kept_of(read_trace(path, given.limit), given.root)
+    if rows and not given.json:
+        _print(rows)
     times: dict[str, Any] = cycle_seconds(given.files, given.root) if given.files else {}
     if given.json:
         print(json.dumps({"kept": [vars(row) for row in rows], "cycle": times}, indent=2))
-    else:
-        if rows:
-            _print(rows)
-        if times:
-            print(
-                f"{times['files']:,} blocks: {times['measure_s']:.2f} s to measure, "
-                f"{times['cycle_s']:.2f} s for a cycle; load {os.getloadavg()[0]:.1f}"
-            )
+    elif times:
+        print(
+            f"{times['files']:,} blocks: {times['measure_s']:.2f} s to measure, "
+            f"{times['cycle_s']:.2f} s for a cycle; load {os.getloadavg()[0]:.1f}"
+        )
     return int(not all(row.met for row in rows))

@@ -57,6 +57,8 @@ def test_m02_every_option_is_taken(scope: str, name: str, tmp_path: Path) -> Non
     given: dict[str, Any] = {name: value} if scope == "store" else {scope: {name: value}}
     if spec == "Posix":
         given["posix"] = {"roots": [tmp_path], **(given["posix"] if name != "roots" else {})}
+    if name == "high_mark":  # must lie above the other
+        given["posix"]["low_mark"] = 1
     if spec == "Cache":  # a small ring of the test's own, that goes with it
         ring = {"capacity": "64MiB", "path": tmp_path, "unlink": True}
         given["cache"] = {**ring, **(given["cache"] if name != "path" else {})}

@@ -129,4 +129,12 @@ bool Accord::StillNamed() const noexcept {
   return held() && fs_.Stat(file_.get(), &stat) == 0 && stat.links > 0;
 }
 
+void RemoveUnheld(FileSystem& fs, int root) {
+  for (const char* name : {kCapacityName, kCollectorName}) {
+    const File file(fs, fs.OpenAt(root, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0));
+    // Under the lock: whoever has opened it meanwhile sees that it has no name.
+    if (file && fs.TryLock(file.get(), LockKind::kExclusive) == 0) (void)fs.Unlink(root, name);
+  }
+}
+
 }  // namespace ucmstore

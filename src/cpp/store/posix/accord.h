@@ -31,6 +31,10 @@
 namespace ucmstore {
 
 inline constexpr const char* kCapacityName = ".capacity";
+inline constexpr const char* kCollectorName = ".collector";  // collector.h
+
+// Removes both files from an open root folder, where no store holds them.
+void RemoveUnheld(FileSystem& fs, int root);
 
 class Accord {
  public:

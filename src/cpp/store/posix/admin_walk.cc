@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "store/posix/accord.h"
 #include "store/posix/admin.h"
 #include "store/posix/names.h"
 #include "store/posix/reaper.h"
@@ -386,6 +387,7 @@ Status WalkRoot(FileSystem& fs, const WalkRequest& request) {
   for (const auto& walk : walks) {
     if (!walk->Walk()) break;
   }
+  if ((request.flags & kAdminPurge) != 0 && request.label.empty()) RemoveUnheld(fs, fd);
   return Status::Ok();
 }
 

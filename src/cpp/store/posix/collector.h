@@ -34,8 +34,6 @@
 
 namespace ucmstore {
 
-inline constexpr const char* kCollectorName = ".collector";
-
 class Collector final : public Job {
  public:
   struct Services {
