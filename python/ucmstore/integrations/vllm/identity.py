@@ -67,7 +67,7 @@ def model_fields(config: Any) -> dict[str, str]:
         "connector": "1",
         **Layout(tp=parallel.tensor_parallel_size).fields(),
     }
-    if "longrope" in json.dumps(_plain(model.hf_config), default=str):
+    if "longrope" in _config_text(model.hf_config):
         fields["max_model_len"] = str(model.max_model_len)  # chooses among its factors
     if fields["load_format"] == "dummy":
         fields["seed"] = str(model.seed)
@@ -113,9 +113,17 @@ def _plain(hf_config: Any) -> dict[str, Any]:
     }
 
 
+def _config_text(hf_config: Any) -> str:
+    """The configuration in its one spelling."""
+
+    def spell(value: object) -> object:
+        return sorted(map(str, value)) if isinstance(value, (set, frozenset)) else str(value)
+
+    return json.dumps(_plain(hf_config), sort_keys=True, default=spell)
+
+
 def _digest_config(hf_config: Any) -> str:
-    text = json.dumps(_plain(hf_config), sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(_config_text(hf_config).encode()).hexdigest()[:32]
 
 
 def geometry_fields(geometry: Geometry) -> dict[str, str]:

@@ -43,7 +43,7 @@ class Outcome:
     seconds: float
 
 
-@dataclass
+@dataclass(eq=False)
 class _Load:
     job: Job
     ids: Ids
@@ -79,6 +79,7 @@ class Loader:
         self._active: list[_Load] = []
         self._count = 0  # begun and not taken by `ended`
         self._something = something
+        self._told = store.fileno()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="ucmstore load", daemon=True)
@@ -95,6 +96,11 @@ class Loader:
 
     def ended(self) -> list[Outcome]:
         """Those that have ended since the last call."""
+        if self._count and not self._thread.is_alive():  # a defect of ours; somebody must end them
+            for load in [*self._active, *self._new]:
+                self._fail(load, load.left, Code.INTERNAL)
+                self._end(load)
+            self._new.clear()
         outcomes = []
         while self._ended:
             outcomes.append(self._ended.popleft())
@@ -120,7 +126,7 @@ class Loader:
         unpin()
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
-        poller.register(self._store.fileno(), select.POLLIN)
+        poller.register(self._told, select.POLLIN)
         while not self._stopped:
             retry = False
             while self._new:
@@ -240,7 +246,8 @@ class Loader:
             load.left.remove(i)
 
     def _end(self, load: _Load) -> None:
-        self._active.remove(load)
+        if load in self._active:
+            self._active.remove(load)
         load.buffer = None
         bad = {
             page

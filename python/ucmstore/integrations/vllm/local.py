@@ -14,6 +14,11 @@ def announce(store: object, worker: Any) -> None:
     _workers[id(store)] = worker
 
 
+def forget(store: object) -> None:
+    """It has given up this store."""
+    _workers.pop(id(store), None)
+
+
 def local_worker(store: object) -> Any:
     """The one that does, or None."""
     return _workers.get(id(store))

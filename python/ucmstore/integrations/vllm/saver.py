@@ -31,7 +31,7 @@ _CHUNK = 4  # blocks reserved at once
 _BUFFERED_BYTES = 256 << 20  # without a ring: what may be on its way to the store
 
 
-@dataclass
+@dataclass(eq=False)
 class _Save:
     job: Job
     ids: Ids

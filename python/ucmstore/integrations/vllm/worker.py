@@ -228,6 +228,7 @@ class WorkerSide:
             self._loader.stop()
         self._saver = self._loader = None
         if self._store is not None:
+            local.forget(self._store)
             stores.release(self._store)
             self._store = None
 
