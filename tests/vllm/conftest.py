@@ -185,6 +185,7 @@ class Site:
             "root": str(self.root),
             "ring": "256MiB",
             "min_hit_tokens": 1,
+            "lookup_timeout": 10.0,  # a busy machine is no miss
             "stages": stages,
             **options,
         }

@@ -71,7 +71,7 @@ def test_s04_a_disk_that_hangs_delays_nothing_for_long(
     true = truth.of(ROUNDS)
     site.run(ROUNDS, extra=site.extra(spec=FAULTY))
     site.lose_ring()
-    extra = site.extra(spec=FAULTY, load_timeout=1.0, save_timeout=1.0)
+    extra = site.extra(spec=FAULTY, load_timeout=1.0, save_timeout=1.0, lookup_timeout=0.02)
     begun = time.monotonic()
     told = site.run(ROUNDS, extra=extra, hold=rule)  # until the engine has ended
     assert time.monotonic() - begun < 120
