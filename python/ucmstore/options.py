@@ -74,9 +74,9 @@ class PosixOptions(TypedDict, total=False):
     # together; above it the blocks go that were not used for longest. auto: 80 % of its file
     # system. 0: no limit, nothing is ever removed. (default: auto; auto|0..8191PiB)
     capacity: Size
-    # Per cent of the capacity: use above it makes reclaim begin. (default: 95; 2..100)
+    # Per cent of the capacity: use above it makes reclaim begin. (default: 97; 2..100)
     high_mark: int
-    # Per cent of the capacity that reclaim comes down to. Less than high_mark. (default: 93;
+    # Per cent of the capacity that reclaim comes down to. Less than high_mark. (default: 95;
     # 1..99)
     low_mark: int
     # A block that is used counts as young again, but the time of its file is set once in so

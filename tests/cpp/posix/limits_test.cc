@@ -32,8 +32,8 @@ TEST(LimitsTest, AreReadAsTheyWereWritten) {
   }
   // As docs/format.md has it.
   EXPECT_EQ(PrintLimits({.capacity_bytes = std::uint64_t{2} << 40}),
-            "ucmstore capacity 1\ncapacity: 2199023255552\nhigh_mark: 95\nlow_mark: 93\n"
-            "crc32c: 9769bfc4\n");
+            "ucmstore capacity 1\ncapacity: 2199023255552\nhigh_mark: 97\nlow_mark: 95\n"
+            "crc32c: 31bb14f4\n");
   const Result<Limits> newer = ParseLimits("ucmstore capacity 2\nanything\n");
   ASSERT_FALSE(newer);
   EXPECT_EQ(newer.error().code, Code::kUnsupported);

@@ -6,8 +6,8 @@
 //
 //   ucmstore capacity 1
 //   capacity: 2199023255552         bytes, or: auto
-//   high_mark: 95                   per cent of it
-//   low_mark: 93
+//   high_mark: 97                   per cent of it
+//   low_mark: 95
 //   crc32c: <8 hex>                 of all that is before this line; what follows it is of no value
 #pragma once
 
@@ -26,8 +26,8 @@ struct Limits {
   static constexpr std::uint64_t kAutoPercent = 80;
 
   std::uint64_t capacity_bytes = kAuto;
-  std::uint32_t high_mark = 95;
-  std::uint32_t low_mark = 93;
+  std::uint32_t high_mark = 97;
+  std::uint32_t low_mark = 95;
 
   friend bool operator==(const Limits&, const Limits&) = default;
 
@@ -44,7 +44,7 @@ struct Limits {
 [[nodiscard]] std::string PrintLimits(const Limits& limits);
 // kCorruption: half-written, or no such text. kUnsupported: a newer format.
 [[nodiscard]] Result<Limits> ParseLimits(std::string_view text);
-// "capacity=2199023255552, high_mark=95, low_mark=93"
+// "capacity=2199023255552, high_mark=97, low_mark=95"
 [[nodiscard]] std::string LimitsInWords(const Limits& limits);
 
 }  // namespace ucmstore
