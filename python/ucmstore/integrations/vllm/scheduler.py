@@ -30,6 +30,7 @@ from ucmstore.integrations.vllm.tracked import Tracked
 logger = init_logger("vllm.ucmstore")
 
 _WAIT_S_PER_STEP = 0.0005  # for lookups of all requests together
+_WAIT_S_WHEN_IDLE = 0.005  # after a step in which nothing was computed
 _LOOK_AGAIN_S = 1.0
 _SETTLE_S = 0.5
 
@@ -224,7 +225,8 @@ class SchedulerSide:
 
     def step(self, output: Any) -> StepMetadata:
         """What the workers do in the step that was just scheduled."""
-        self._wait_left_s = _WAIT_S_PER_STEP
+        idle = not output.num_scheduled_tokens
+        self._wait_left_s = _WAIT_S_WHEN_IDLE if idle else _WAIT_S_PER_STEP
         for request_id in output.preempted_req_ids or ():
             if (tracked := self._requests.get(request_id)) is not None:
                 tracked.preempted()
@@ -243,7 +245,7 @@ class SchedulerSide:
                 job = self._planner.plan(tracked, self._named, self._epoch, self._number())
                 saves += [job] if job is not None else []
         loads, self._new_loads = self._new_loads, []
-        return StepMetadata(loads, saves, idle=not output.num_scheduled_tokens)
+        return StepMetadata(loads, saves, idle=idle)
 
     def _can_save(self, tracked: Tracked) -> bool:
         if self._store is None or self._ranks is None:
