@@ -102,6 +102,9 @@ class PosixOptions(TypedDict, total=False):
     # Whether a lookup may have to wait for somebody else, so that it goes by threads of its
     # own. auto: by the file system's type. (default: auto)
     network: Literal["auto", "yes", "no"]
+    # Whatever takes longer, writing four times as long, lets its root rest: misses and failed
+    # dumps at once, until it answers in time. 0: never. (default: 2000; 0..3600000)
+    rest_after_ms: int
     # Threads that lookups on a network file system ask with, at once. (default: 16; 1..256)
     lookup_threads: int
     # How long a lookup on a network file system waits if it has no deadline itself. (default:

@@ -32,6 +32,15 @@ TEST(StoreOptions, DefaultsAreTheRuntimes) {
   EXPECT_EQ(options->log_level, "warning");
 }
 
+TEST(StoreOptions, M01_AFolderOfPluginsThatIsNotThereIsRefused) {
+  const auto options = StoreOptions::FromInput(
+      {{"plugin_path", std::vector<std::string>{"/usr", "/nowhere/at/all"}}});
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().code, Code::kInvalidArgument);
+  EXPECT_NE(options.error().text().find("plugin_path: /nowhere/at/all"), std::string_view::npos)
+      << options.error().message;
+}
+
 TEST(StoreOptions, EachOptionReachesItsPlace) {
   const Result<StoreOptions> options =
       StoreOptions::FromInput({{"workers", std::int64_t{3}},
@@ -39,7 +48,7 @@ TEST(StoreOptions, EachOptionReachesItsPlace) {
                                {"max_incomplete_blocks", std::int64_t{9}},
                                {"incomplete_age_ms", std::int64_t{11}},
                                {"close_timeout_ms", std::int64_t{0}},
-                               {"plugin_path", std::vector<std::string>{"/a", "/b"}},
+                               {"plugin_path", std::vector<std::string>{"/", "/usr"}},
                                {"log_level", std::string("off")}});
   ASSERT_TRUE(options) << options.error().text();
   EXPECT_EQ(options->runtime.workers, 3U);
@@ -47,7 +56,7 @@ TEST(StoreOptions, EachOptionReachesItsPlace) {
   EXPECT_EQ(options->runtime.max_incomplete_blocks, 9U);
   EXPECT_EQ(options->runtime.incomplete_age, milliseconds(11));
   EXPECT_EQ(options->close_timeout_ms, 0U);
-  EXPECT_EQ(options->plugin_path, (std::vector<std::string>{"/a", "/b"}));
+  EXPECT_EQ(options->plugin_path, (std::vector<std::string>{"/", "/usr"}));
   EXPECT_EQ(options->log_level, "off");
 }
 

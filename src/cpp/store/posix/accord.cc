@@ -130,6 +130,12 @@ bool Accord::StillNamed() const noexcept {
 }
 
 void RemoveUnheld(FileSystem& fs, int root) {
+  bool alone = true;
+  const int listed = fs.List(root, [&alone](std::string_view name) {
+    alone = name == kCapacityName || name == kCollectorName;
+    return alone;
+  });
+  if (listed < 0 || !alone) return;
   for (const char* name : {kCapacityName, kCollectorName}) {
     const File file(fs, fs.OpenAt(root, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK, 0));
     // Under the lock: whoever has opened it meanwhile sees that it has no name.

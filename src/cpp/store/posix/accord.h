@@ -33,7 +33,8 @@ namespace ucmstore {
 inline constexpr const char* kCapacityName = ".capacity";
 inline constexpr const char* kCollectorName = ".collector";  // collector.h
 
-// Removes both files from an open root folder, where no store holds them.
+// Removes both files from an open root folder in which nothing else is left, where no store holds
+// them.
 void RemoveUnheld(FileSystem& fs, int root);
 
 class Accord {

@@ -387,7 +387,7 @@ Status WalkRoot(FileSystem& fs, const WalkRequest& request) {
   for (const auto& walk : walks) {
     if (!walk->Walk()) break;
   }
-  if ((request.flags & kAdminPurge) != 0 && request.label.empty()) RemoveUnheld(fs, fd);
+  if ((request.flags & kAdminPurge) != 0) RemoveUnheld(fs, fd);
   return Status::Ok();
 }
 
