@@ -8,12 +8,8 @@ for its options refuses the engine; one whose medium fails leaves the engine ser
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import os
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
 from vllm.logger import init_logger
 
@@ -26,7 +22,6 @@ from ucmstore.integrations.vllm.options import Options
 logger = init_logger("vllm.ucmstore")
 
 _OPEN_S = 20.0
-_DISK_PERCENT = 80
 
 
 @dataclass
@@ -95,25 +90,6 @@ def release(store: ucmstore.Store) -> None:
 
 def _try_open(config: StoreConfig, outcome: list[ucmstore.Store | Error]) -> None:
     try:
-        outcome.append(ucmstore.open(config=_bounded(config)))
+        outcome.append(ucmstore.open(config=config))
     except Error as error:
         outcome.append(error)
-
-
-def _bounded(config: StoreConfig) -> StoreConfig:
-    """The same with a capacity: of each file system that has roots, the share that is ours."""
-    posix = config.options.get("posix", {})
-    if "posix" not in config.options or "capacity" in posix:
-        return config
-    sizes: dict[int, int] = {}
-    for root in posix.get("roots", ()):
-        path = Path(root)
-        path = path if path.exists() else path.parent
-        with contextlib.suppress(OSError):
-            system = os.statvfs(path)
-            sizes[path.stat().st_dev] = system.f_blocks * system.f_frsize
-    capacity = sum(sizes.values()) * _DISK_PERCENT // 100
-    if not capacity:
-        return config
-    options = {**config.options, "posix": {**posix, "capacity": capacity}}
-    return dataclasses.replace(config, options=options)
