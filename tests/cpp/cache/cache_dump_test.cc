@@ -134,7 +134,7 @@ TEST_F(CacheDump, WhatCloseCouldNotWriteBackTheNextOneDoes) {
     nonces.push_back(NextNonce());
     ASSERT_TRUE(Dump(i, nonces.back()).ok());
   }
-  EXPECT_TRUE(store().Close(200));
+  EXPECT_TRUE(store().Close(2'000));
   store_.reset();
   EXPECT_EQ(FilesBelow(), 0U);
   EXPECT_TRUE(Reaches("cache.write_back_blocks", 5));

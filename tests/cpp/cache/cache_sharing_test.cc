@@ -184,7 +184,7 @@ TEST_F(CacheSharing, ClosingOneOfTwoWhileTheOtherWritesBackLosesNothing) {
   for (std::uint64_t i = 0; i < 40; ++i) {
     if (i % 10 == 0) {
       const auto other = OpenAnother();
-      EXPECT_TRUE(other->Close(20));
+      EXPECT_TRUE(other->Close(2'000));
     }
     ASSERT_TRUE(Dump(i, nonce).ok());
   }
