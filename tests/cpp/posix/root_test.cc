@@ -11,6 +11,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "base/hex.h"
@@ -18,6 +19,7 @@
 #include "posix/children.h"
 #include "posix/posix_store.h"
 #include "store/posix/names.h"
+#include "store/posix/reaper.h"
 #include "store/posix/root_file.h"
 #include "support/temp_dir.h"
 
@@ -202,6 +204,33 @@ TEST_F(PosixRoot, DeadWritersAreReapedAtOpenAndLiveOnesAreNot) {
   rest.Add(MakeId(1, 1), 1, 5).Add(MakeId(1, 1), 2, 5).Add(MakeId(1, 1), 3, 5);
   EXPECT_TRUE(Finish(*live, rest).ok());
   EXPECT_EQ(BlockProblem(*next, kSmall, MakeId(1, 1), 5), "");
+}
+
+// Begins after a sweep has begun, writes where that has been already, and dies.
+TEST_F(PosixRoot, G_WhoDiesDuringASweepIsLookedForAgain) {
+  {
+    auto store = PosixStore::Open(Config());
+  }
+  FileSystem& fs = FileSystem::Real();
+  const File folder(fs, fs.OpenAt(AT_FDCWD, Folder().c_str(), O_RDONLY | O_DIRECTORY, 0));
+  std::optional<WriterCensus> census(std::in_place, fs, folder.get(), true);
+  ASSERT_EQ(census->Take(), 0);
+  auto created = WriterMark::Create(fs, folder.get(), Modes{});
+  ASSERT_TRUE(created);
+  const WriterId writer = (*created)->id();
+  const stdfs::path behind = Folder() / ActivatedName(MakeId(1, 0), 3, writer, 1).c_str();
+  stdfs::create_directories(behind.parent_path());
+  std::ofstream(behind) << "x";
+  (*created)->Keep();
+  created->reset();  // as a kill would: the mark is there, its lock is free
+  EXPECT_TRUE(census->MayReap(writer)) << "met further on";
+  census->RemoveMarks();
+  census.reset();
+  EXPECT_TRUE(stdfs::exists(Folder() / MarkName(writer).c_str()));
+  EXPECT_TRUE(stdfs::exists(behind));
+  WriterCensus next(fs, folder.get(), true);
+  ASSERT_EQ(next.Take(), 0);
+  EXPECT_TRUE(next.found_dead());
 }
 
 // A child that is forked and lives on does not keep its dead parent's work from being reaped.

@@ -117,6 +117,7 @@ Status NamespaceWalk::Open() {
   FileSystemFacts facts;
   const bool local = fs_.Facts(fd, &facts) == 0 && IsLocal(facts);
   census_ = std::make_unique<WriterCensus>(fs_, fd, local);
+  if (file_ && (repairs() || purges())) (void)census_->Take(/*tidy=*/false);
   const Result<std::vector<std::string>> names = NamesIn(fs_, fd);
   if (!names) return names.error();
   for (const std::string& name : *names) {
@@ -270,8 +271,10 @@ bool NamespaceWalk::WalkWriters() {
   if ((repairs() || purges()) && all_reaped_) census_->RemoveMarks();
   for (Found& mark : marks) {
     const bool leftover = mark.verdict == AdminVerdict::kLeftover;
-    if (leftover && (repairs() || purges()) && mark.action == AdminAction::kNone) {
-      mark.action = all_reaped_ ? AdminAction::kRemoved : AdminAction::kNone;
+    FileStat stat;
+    if (leftover && (repairs() || purges()) &&
+        fs_.StatAt(AT_FDCWD, mark.path.c_str(), &stat) == -ENOENT) {
+      mark.action = AdminAction::kRemoved;
     }
     if (!Report(mark)) return false;
   }

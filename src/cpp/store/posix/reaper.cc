@@ -8,34 +8,34 @@
 
 namespace ucmstore {
 
-int WriterCensus::Take() {
+int WriterCensus::Take(bool tidy) {
   const File writers(fs_,
                      fs_.OpenAt(folder_, kWritersName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0));
   if (!writers) return 0;
-  return fs_.List(writers.get(), [this](std::string_view name) {
+  return fs_.List(writers.get(), [this, tidy](std::string_view name) {
     const ParsedMark mark = ParseMark(name);
     if (mark.writer == 0) return true;
     if (mark.temporary) {
-      (void)fs_.Unlink(folder_, TemporaryName(mark.writer).c_str());
+      if (tidy) (void)fs_.Unlink(folder_, TemporaryName(mark.writer).c_str());
     } else {
-      (void)Judge(mark.writer);
+      (void)Judge(mark.writer, &dead_);
     }
     return dead_.size() < kMaxDead;
   });
 }
 
-Life WriterCensus::Judge(WriterId writer) {
+Life WriterCensus::Judge(WriterId writer, std::map<WriterId, File>* dead) {
   const auto found = known_.find(writer);
   if (found != known_.end()) return found->second.life;
-  if (dead_.size() >= kMaxDead) return Life::kAlive;  // not now
+  if (dead->size() >= kMaxDead) return Life::kAlive;  // not now
   MarkVerdict verdict = JudgeMark(fs_, folder_, writer, local_);
-  if (verdict.life == Life::kDead) dead_.emplace(writer, std::move(verdict.lock));
+  if (verdict.life == Life::kDead) dead->emplace(writer, std::move(verdict.lock));
   known_.emplace(writer, Known{verdict.life, std::move(verdict.text)});
   return verdict.life;
 }
 
 bool WriterCensus::MayReap(WriterId writer) {
-  switch (Judge(writer)) {
+  switch (Judge(writer, &dead_later_)) {
     case Life::kAlive: return false;
     case Life::kDead: return true;
     // A writer makes its mark before its first file and removes it after its last, so a file

@@ -23,15 +23,17 @@ class WriterCensus {
   WriterCensus(FileSystem& fs, int folder, bool local) noexcept
       : fs_(fs), folder_(folder), local_(local) {}
 
-  // Looks at every mark, at most kMaxDead dead ones (each costs a descriptor), and removes
-  // temporary files. Requires: UCMSTORE exists (who makes one tolerates the loss only then). 0 or
-  // an errno.
-  int Take();
+  // Before a sweep: looks at every mark, at most kMaxDead dead ones (each costs a descriptor), and
+  // with `tidy` removes temporary files. Requires for that: UCMSTORE exists (who makes one
+  // tolerates the loss only then). 0 or an errno.
+  int Take(bool tidy = true);
   [[nodiscard]] bool found_dead() const noexcept { return !dead_.empty(); }
 
   // Whether a file of this writer may be removed: its mark is dead, or there is none at all.
   [[nodiscard]] bool MayReap(WriterId writer);
-  // Removes the marks of the dead. Requires: nothing of theirs is left.
+  // Removes the marks of those that Take found dead. Requires: nothing of theirs is left. Who was
+  // found dead later may have written behind the sweep's back before: its mark stays, or nobody
+  // would look for the rest.
   void RemoveMarks();
   // What the writer said of itself; "" if unknown.
   [[nodiscard]] std::string TextOf(WriterId writer) const;
@@ -43,13 +45,14 @@ class WriterCensus {
     std::string text;
   };
 
-  Life Judge(WriterId writer);
+  Life Judge(WriterId writer, std::map<WriterId, File>* dead);
 
   FileSystem& fs_;
   const int folder_;
   const bool local_;
   std::map<WriterId, Known> known_;
   std::map<WriterId, File> dead_;
+  std::map<WriterId, File> dead_later_;
 };
 
 // Calls `file` for each activated file of a writer that is certainly dead, and removes it. Stops
