@@ -66,7 +66,7 @@ TEST_F(CacheJobs, D09_AStoreBelowThatIsSlowToAnswerHoldsUpNoHits) {
   for (std::uint64_t i = 0; i < kMany; ++i) load.AddBlock(Id(i));
   const TaskId task = Submit(store(), load);
   fault().AwaitHeld(hold, 1);
-  EXPECT_TRUE(Reaches("cache.load_shards", before + kMany / 2 * 4));
+  EXPECT_TRUE(Reaches("cache.load_shards", before + kMany * 2.0));
   fault().Release(hold);
   EXPECT_TRUE(store().Wait(task, kPatienceMs).ok());
   for (std::size_t i = 0; i < load.size(); ++i) ASSERT_EQ(load.Problem(i, nonce), "");

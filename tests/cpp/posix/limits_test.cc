@@ -85,8 +85,8 @@ TEST(AgeSampleTest, AFullOneIsThinned) {
   EXPECT_GE(ages.size(), kEntries / 4);
   // At least 1024 of 300,000: 3 % is one standard deviation.
   EXPECT_NEAR(static_cast<double>(ages.Bytes()), 100.0 * kBlocks, 0.2 * 100 * kBlocks);
-  EXPECT_NEAR(static_cast<double>(ages.CutFor(ages.Bytes() / 2).mtime_ns), kBlocks / 2.0,
-              0.2 * kBlocks);
+  const std::uint64_t half = ages.Bytes() / 2;
+  EXPECT_NEAR(static_cast<double>(ages.CutFor(half).mtime_ns), kBlocks / 2.0, 0.2 * kBlocks);
 }
 
 }  // namespace
