@@ -21,6 +21,8 @@ import ucmstore
 
 # Sends Ctrl-C when the main thread has arrived in a function of one of these names.
 INTERRUPT = """
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of the background has it ignored
+
 def interrupt_in(*names):
     main = threading.main_thread().ident
     started = threading.Event()
