@@ -13,12 +13,12 @@
 namespace ucmstore {
 namespace {
 
-constexpr std::uint64_t kMaxPlaces = std::uint64_t{1} << 20;  // 8 MiB
+constexpr std::uint64_t kMaxPlaces = std::uint64_t{1} << 20;  // 4 MiB
 
-std::uint64_t Seconds(TimePoint at) noexcept {
+std::uint32_t Seconds(TimePoint at) noexcept {
   // From 1 on: 0 is an empty place. 32 bits of them are 136 years.
   const auto since = std::chrono::duration_cast<std::chrono::seconds>(at.time_since_epoch());
-  return static_cast<std::uint64_t>(since.count()) + 1;
+  return static_cast<std::uint32_t>(since.count()) + 1;
 }
 
 }  // namespace
@@ -28,25 +28,21 @@ Uses::Uses(ThreadPool& pool, const Clock& clock, std::uint32_t slots, Tell tell)
       clock_(clock),
       tell_(std::move(tell)),
       mask_(std::min(std::bit_ceil(2 * std::uint64_t{slots}), kMaxPlaces) - 1),
-      told_(std::make_unique<std::atomic<std::uint64_t>[]>(mask_ + 1)) {}
+      told_(std::make_unique<std::atomic<std::uint32_t>[]>(mask_ + 1)) {}
 
-bool Uses::IsDue(const BlockId& block, std::uint64_t now_s) noexcept {
-  constexpr std::uint64_t kSeconds = UINT32_MAX;
-  constexpr auto kEvery = static_cast<std::uint64_t>(kTellEvery.count() / 1000);
-  const std::uint64_t hash = BlockIdHash{}(block) * 0x9E3779B97F4A7C15U;
-  std::atomic<std::uint64_t>& place = told_[hash & mask_];
-  const std::uint64_t told = place.load(std::memory_order_relaxed);
-  const std::uint64_t tag = hash & ~kSeconds;
-  const bool same = (told & ~kSeconds) == tag;
-  if (told != 0 && same && now_s - (told & kSeconds) < kEvery) return false;
-  place.store(tag | (now_s & kSeconds), std::memory_order_relaxed);
+bool Uses::IsDue(const BlockId& block, std::uint32_t now_s) noexcept {
+  constexpr auto kEvery = static_cast<std::uint32_t>(kTellEvery.count() / 1000);
+  std::atomic<std::uint32_t>& place = told_[BlockIdHash{}(block)&mask_];
+  const std::uint32_t told = place.load(std::memory_order_relaxed);
+  if (told != 0 && now_s - told < kEvery) return false;
+  place.store(now_s, std::memory_order_relaxed);
   // What is seen for the first time has just come, from below or from a dump.
   return told != 0;
 }
 
 void Uses::Used(std::span<const BlockId> blocks, const std::uint8_t* found) noexcept {
   const TimePoint now = clock_.Now();
-  const std::uint64_t now_s = Seconds(now);
+  const std::uint32_t now_s = Seconds(now);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (found[i] != kInMemory || !IsDue(blocks[i], now_s)) continue;
     const MutexLock lock(mutex_);

@@ -42,15 +42,15 @@ class Uses final : public Job {
   static constexpr milliseconds kPause{1'000};  // between two batches
 
  private:
-  [[nodiscard]] bool IsDue(const BlockId& block, std::uint64_t now_s) noexcept;
+  [[nodiscard]] bool IsDue(const BlockId& block, std::uint32_t now_s) noexcept;
 
   ThreadPool& pool_;
   const Clock& clock_;
   const Tell tell_;
-  // By the block's hash: its upper 32 bits, and the second in which it was last told of or first
-  // seen; 0: none yet. Two blocks that share a place are told of more often.
+  // By the block's hash: the second in which it was last told of or first seen; 0: not yet. Of
+  // blocks that share a place the one that is used first is told of: now this, now that.
   std::uint64_t mask_;
-  std::unique_ptr<std::atomic<std::uint64_t>[]> told_;
+  std::unique_ptr<std::atomic<std::uint32_t>[]> told_;
 
   Mutex mutex_;
   CondVar ended_;
